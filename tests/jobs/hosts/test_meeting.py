@@ -22,10 +22,14 @@ class Hosts:
         self.folder, self.made, self.said = folder, dict[str, HostMeeting](), list[str]()
         self.rounds, self._pool = dict[str, Future[HostRound]](), ThreadPoolExecutor(8)
 
-    def join(self, name: str, *, counts: tuple[int, ...] = (2, 3), patience_s: float = 20.0, ranks: int = 1) -> None:
+    def join(
+        self, name: str, *, counts: tuple[int, ...] = (2, 3), patience_s: float = 20.0, ranks: int = 1,
+        first_s: float = 0.3,
+    ) -> None:  # fmt: skip
+        """first_s: for which a first round of fewer hosts than the most waits for more of them."""
         self.made[name] = HostMeeting(
             self.folder, name, LOOPBACK, ranks=ranks, counts=counts, say=self.said.append, patience_s=patience_s,
-            first_s=0.3,
+            first_s=first_s,
         )  # fmt: skip
         self.wait_again(name)
 
@@ -78,7 +82,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
 
 def test_a_host_is_lost_and_taken_in_again(hosts: Hosts):
     for name in "abc":
-        hosts.join(name)
+        hosts.join(name, first_s=10.0)
     (number, together), *rest = hosts.names(*"abc")
     assert (number, sorted(together)) == (1, sorted("a, b, c"))
     assert {*rest} == {(number, together)}
@@ -127,7 +131,7 @@ def test_fewer_hosts_than_the_least_are_told_and_end(hosts: Hosts):
 
 def test_the_last_host_of_a_range_goes_on_alone_once_the_others_are_gone(hosts: Hosts):
     for name in "ab":
-        hosts.join(name, counts=(1, 2, 3))
+        hosts.join(name, counts=(1, 2), first_s=10.0)
     (_, together), _ = hosts.names(*"ab")
     first, second = together.split(", ")
     hosts.lose(first)
