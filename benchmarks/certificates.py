@@ -3,6 +3,7 @@
     python benchmarks/certificates.py table sharding_stats_example.txt    # of public models; some minutes
     python benchmarks/certificates.py soak --rows soak.jsonl    # of 10,000 random problems, 1,000 damaged; 1 to 2 hours
     python benchmarks/certificates.py brute --problems 3000 --rows brute.jsonl    # against all plans of small problems
+    python benchmarks/certificates.py soak --two-hosts --problems 400 --damaged 400    # of problems on two hosts
 
 `table` is the table of docs/bounds.md#certificates: seconds are CPU seconds. `soak` certifies random problems of 2 to
 12 tables on 1 to 8 devices, one in four under constraints, and one in four of few tables many times each; it writes
@@ -11,8 +12,9 @@ A damage is one that could make a false claim true if nobody looked: more second
 twice, a range split outside of itself, groups closed, multipliers, shares, planes, large pieces, levels, ranks and
 places of other values under the old claim; the digest is made anew, so that the proof alone has to refuse it. One that
 is accepted is right where it claims no more than the whole one proves, and false where it claims more. `brute` lists
-all plans of 1 to 4 tables on 1 to 4 devices, one problem in four under constraints. A run that is given a file of rows
-goes on where an earlier one with the same checker ended.
+all plans of 1 to 4 tables on 1 to 4 devices, one problem in four under constraints. With `--two-hosts` both take
+problems on two hosts: a soak of 20 to 60 tables, some of long bags, on 4 to 16 devices, and small ones on two hosts of
+two. A run that is given a file of rows goes on where an earlier one with the same checker ended.
 """
 
 import argparse
@@ -33,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from support.cases import BOTH, Case, all_placements, brute_force, seeded, small_case
 from support.constrained import constrained_case, least_s
+from support.two_hosts import searched, two_by_two
 
 from recsmith.analyses import checking
 from recsmith.analyses.certificates import PROVED_WORK, WORK, certified_tree, certify, check_certificate, tree_of
@@ -46,13 +49,14 @@ from recsmith.planning import find_planner, plan
 from recsmith.planning.result import make_plan
 from recsmith.plans.certificates import Certificate, save_certificate
 from recsmith.plans.proofs import ProofPart, ShareWorth
-from recsmith.problems import Apart, Constraints, PerRank, TableRule, build_problem
+from recsmith.problems import Apart, Constraints, PerRank, Problem, TableRule, build_problem
 from recsmith.units import format_size
-from recsmith.workloads import Workload, load_workload
+from recsmith.workloads import Feature, Table, Workload, load_workload
 from recsmith.workloads.sample import sample_workload
 
 SMALL_WORK = 60_000_000  # numbers for a random problem: some dozen parts
 FEW_WORK = 400_000_000  # the same of few different tables: for fillings of a rank as well
+HOSTS_WORK = 800_000_000  # and of two hosts, which are told apart after as much work as a printed bound has
 BEYOND = 1.5  # times the best plan of a small problem: up to where its certificate looks
 EVERY = 4  # so many problems, of which one has constraints, and one of a soak few tables many times each
 MOST_PLANS = 1_000  # of a problem with constraints, each of which is priced
@@ -61,6 +65,8 @@ PROBLEMS: list[tuple[str, Any, str, str]] = [
     ("dlrm-v2", "dlrm-v2", "h100:8", "analytic"),
     ("dlrm-v2", "dlrm-v2", "h100:8", "best"),
     ("dlrm-v2", "dlrm-v2", "h100:8", "torchrec"),
+    ("dlrm-v2", "dlrm-v2", "h100:8x2", "best"),
+    ("dlrm-v2", "dlrm-v2", "h100:8x2", "analytic"),
     ("nvidia-tiny", "nvidia-tiny", "h100:8", "best"),
     ("nvidia-large", "nvidia-large", "h100:8x4", "analytic"),
     ("nvidia-jumbo", "nvidia-jumbo", "h100:8x16", "analytic"),
@@ -89,7 +95,7 @@ def show_table(production: Path | None) -> None:
             size = format_size(file.stat().st_size)
         proved = certify(made, work=PROVED_WORK).tree.seconds
         gaps = " | ".join(f"{total_s / each - 1:.1%}" for each in (printed or np.nan, certificate.tree.seconds, proved))
-        leaves = sum(part.split is None for part in certificate.tree.parts)
+        leaves = sum(part.is_leaf for part in certificate.tree.parts)
         print(f"| {name} | {cluster} | {model} | {gaps} | {leaves} | {size} | {middle - begun:.1f} "
               f"| {ended - middle:.1f} |", flush=True)  # fmt: skip
 
@@ -97,8 +103,10 @@ def show_table(production: Path | None) -> None:
 # --- random problems, and damage --------------------------------------------------------------------------------------
 
 
-def random_certificate(seed: int) -> Certificate | None:
+def random_certificate(seed: int, two_hosts: bool) -> Certificate | None:
     """The certificate of a plan of random tables, made in a few tenths of a second; None where no plan was found."""
+    if two_hosts:
+        return two_hosts_certificate(seed)
     rng = np.random.default_rng(seed)
     alike = seed % EVERY == 1
     tables = sample_workload(int(rng.integers(2, 5 if alike else 13)), seed)
@@ -106,14 +114,36 @@ def random_certificate(seed: int) -> Certificate | None:
     cluster = load_cluster(f"{rng.choice(['h100', 'a100-80', 'h200'])}:{rng.integers(1, 9)}")
     model = str(rng.choice(["best", "analytic", "torchrec"]))
     constraints = Constraints() if seed % EVERY else drawn_constraints(tables, cluster.world_size, rng)
+    problem = build_problem(tables, cluster, constraints=constraints)
+    return planned_certificate(problem, model, "cost_greedy", FEW_WORK if alike else SMALL_WORK)
+
+
+def two_hosts_certificate(seed: int) -> Certificate | None:
+    """The same of tables on two hosts, some of which have long bags, in one or two seconds."""
+    rng = np.random.default_rng(seed)
+    long, short = int(rng.integers(3, 16)), int(rng.integers(17, 45))
+    rows, dims = 10 ** rng.uniform(4, 7, long + short), rng.choice([16, 32, 64, 128], long + short)
+    lengths = np.concatenate([rng.uniform(50, 900, long), rng.uniform(1, 20, short)])
+    tables = tuple(
+        Table(name=f"t{i}", num_embeddings=int(count), embedding_dim=int(dim),
+              features=(Feature(name=f"f{i}", pooling_factor=round(float(length), 2)),))
+        for i, (count, dim, length) in enumerate(zip(rows, dims, lengths, strict=True))
+    )  # fmt: skip
+    cluster = load_cluster(f"{rng.choice(['h100', 'a100-80', 'h200'])}:{rng.integers(2, 9)}x2")
+    work = Workload(name="two hosts", batch_size=4096, tables=tables, optimizer="rowwise_adagrad")
+    return planned_certificate(build_problem(work, cluster), str(rng.choice(["best", "analytic"])), "ldm", HOSTS_WORK)
+
+
+def planned_certificate(problem: Problem, model: str, planner: str, work: int) -> Certificate | None:
+    """The certificate of a planner's plan."""
     try:
-        evaluator = cost_model(model).compile(build_problem(tables, cluster, constraints=constraints))
-        footprint = find_planner("cost_greedy").plan(evaluator.problem, evaluator).footprint
+        evaluator = cost_model(model).compile(problem)
+        footprint = find_planner(planner).plan(evaluator.problem, evaluator).footprint
     except (Infeasible, NoPlanFound):
         return None
     bound = first_bound(evaluator).bound
-    made = make_plan(evaluator, footprint, planner="cost_greedy", cost_model=model, bound=bound)
-    return Certificate(plan=made, tree=certified_tree(evaluator, made.cost.total_s, FEW_WORK if alike else SMALL_WORK))
+    made = make_plan(evaluator, footprint, planner=planner, cost_model=model, bound=bound)
+    return Certificate(plan=made, tree=certified_tree(evaluator, made.cost.total_s, work))
 
 
 def copied(tables: Workload, times: int) -> Workload:
@@ -144,6 +174,9 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
     spreads = [at for at, part in enumerate(tree.parts) if part.spreads is not None]
     ranges = [at for at in splits if tree.parts[at].split in ("ready", "rest")]
     leaves = [at for at, part in enumerate(tree.parts) if part.proof is not None]
+    hosts = [at for at, part in enumerate(tree.parts) if part.hosts is not None]
+    apart = [at for at in splits if tree.parts[at].split == "host"]
+    going_on = [at for at, part in enumerate(tree.parts) if part.into is not None]
     filled = [at for at in leaves if (proof := tree.parts[at].proof) and proof.large]
     first = tree.parts[0]
 
@@ -165,6 +198,13 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
     def filled_again(part: ProofPart) -> ProofPart:
         again = ShareWorth(kind="count", by=1.0, worth=float(rng.choice([0.5, 2.0])))
         return proof_with(part, shares=(*(part.proof.shares if part.proof else ()), again))
+
+    def host_with(part: ProofPart, **changes: Any) -> ProofPart:
+        if part.hosts is None:
+            return part
+        one, other = part.hosts.hosts
+        pair = (replace(one, **changes), other) if rng.random() < 0.5 else (one, replace(other, **changes))
+        return replace(part, hosts=replace(part.hosts, hosts=pair))
 
     def with_large(part: ProofPart, **changes: Any) -> ProofPart:
         large = part.proof.large if part.proof else ()
@@ -207,6 +247,28 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
             filled, lambda part: with_large(part, mode=int(rng.integers(20)))
         )
         kinds["a large piece worth more"] = lambda: changed(filled, lambda part: with_large(part, worth=tree.below))
+    if hosts:
+        kinds["hosts that are not told apart"] = lambda: replace(certificate, tree=replace(tree, apart=()))
+        kinds["hosts told apart by other planes"] = lambda: replace(
+            certificate, tree=replace(tree, apart=tuple(shares[::-1] for shares in tree.apart))
+        )
+        kinds["a discount of a host"] = lambda: changed(
+            hosts, lambda part: host_with(part, own=float(rng.normal(0, 3)))
+        )
+        kinds["seconds of a host worth more"] = lambda: changed(
+            hosts, lambda part: host_with(part, ready=float(rng.uniform(1, 4)))
+        )
+        kinds["seconds of hosts worth nothing"] = lambda: changed(
+            hosts, lambda part: host_with(part, ready=0.0, rest=0.0)
+        )
+    if apart:
+        kinds["a range of a host left out"] = lambda: changed(apart, lambda part: replace(part, at=part.at * 1.3))
+        kinds["the other host split"] = lambda: changed(apart, lambda part: replace(part, of=1 - part.of))
+    if going_on:
+        kinds["goes on elsewhere"] = lambda: changed(
+            going_on, lambda part: replace(part, into=int(rng.integers(len(tree.parts))))
+        )
+        kinds["goes on nowhere"] = lambda: changed(going_on, lambda part: replace(part, into=len(tree.parts)))
     if (levels := tree.levels) is not None:
         later = tuple(tuple(2 * end for end in each) for each in levels.ends)
         plane = replace(levels.planes[0], paid=1.0)
@@ -264,14 +326,14 @@ def add_row(rows: list[dict[str, Any]], file: Path | None, **row: Any) -> None:
             target.write(json.dumps(rows[-1]) + "\n")
 
 
-def soak(problems: int, wanted: int, first: int, rows_file: Path | None) -> None:
+def soak(problems: int, wanted: int, first: int, rows_file: Path | None, two_hosts: bool) -> None:
     """Prove certificates again, and see that damaged ones are refused."""
     rows = rows_of(rows_file)
     damages = sum("damage" in row for row in rows)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "proof.json"
         for seed in sorted({*range(first, first + problems)} - {row["seed"] for row in rows}):
-            certificate = random_certificate(seed)
+            certificate = random_certificate(seed, two_hosts)
             if certificate is None:
                 add_row(rows, rows_file, seed=seed, outcome="no plan")
                 continue
@@ -307,6 +369,8 @@ def kind_of(certificate: Certificate) -> str:
         return "spreads"
     if certificate.tree.levels is not None:
         return "levels"
+    if any(part.hosts is not None for part in parts):
+        return "hosts told apart"
     return "fillings" if any(part.proof is not None and part.proof.large for part in parts) else "multipliers"
 
 
@@ -318,20 +382,20 @@ def proved_again(certificate: Certificate, file: Path) -> str:
         return f"refused: {error}"
 
 
-def brute(problems: int, first: int, rows_file: Path | None) -> None:
+def brute(problems: int, first: int, rows_file: Path | None, two_hosts: bool) -> None:
     """Hold what certificates prove, and the printed bound, against every plan that small problems have.
 
     The seconds below which a certificate looks are half as many again as the best plan takes, so a false proof shows.
     """
     rows = rows_of(rows_file)
     for seed in sorted({*range(first, first + problems)} - {row["seed"] for row in rows}):
-        case, least = small_problem(seed)
+        case, least = small_problem(seed, two_hosts)
         if least is None:
             add_row(rows, rows_file, seed=seed, outcome="no plan")
             continue
         printed = lower_bound(case.evaluator).bound.value_s or 0.0
         found = {"printed": printed, "certified": certified_tree(case.evaluator, BEYOND * least, SMALL_WORK).seconds}
-        found |= spread_bound(case, BEYOND * least)
+        found |= spread_bound(case, BEYOND * least) | hosts_bound(case, BEYOND * least)
         right = max(found.values()) <= least * (1 + 1e-12)
         gaps = {name: least / max(bound, 1e-300) - 1 for name, bound in found.items()}
         row = {"seed": seed, "outcome": "holds" if right else "false", **gaps}
@@ -339,15 +403,18 @@ def brute(problems: int, first: int, rows_file: Path | None) -> None:
         if not right:
             print(row, file=sys.stderr, flush=True)
     print(f"{len(rows):,} problems: {dict(Counter(row['outcome'] for row in rows))}")
-    for name in ("printed", "certified", "by spreads"):
+    for name in ("printed", "certified", "by spreads", "of hosts"):
         gaps = [row[name] for row in rows if name in row]
         if gaps:
             print(f"best plan over the {name} bound, of {len(gaps):,}: {np.median(gaps):.2%} in the median, "
                   f"{np.quantile(gaps, 0.9):.1%} at the 90th percentile")  # fmt: skip
 
 
-def small_problem(seed: int) -> tuple[Case, float | None]:
+def small_problem(seed: int, two_hosts: bool) -> tuple[Case, float | None]:
     """A problem, and the seconds of its best plan; None where it has none, or too many to list."""
+    if two_hosts:
+        case = two_by_two(seed)
+        return case, brute_force(case).least_s
     pick = seeded(seed)
     if seed % EVERY:
         case = small_case(pick, models=BOTH)
@@ -374,6 +441,12 @@ def spread_bound(case: Case, below: float) -> dict[str, float]:
     return {"by spreads": tree_of(evaluator, heavy, below).seconds}
 
 
+def hosts_bound(case: Case, below: float) -> dict[str, float]:
+    """What is certified with two hosts told apart, where there are two."""
+    hosts = searched(case, below, SMALL_WORK)
+    return {} if hosts is None else {"of hosts": tree_of(case.evaluator, hosts, below).seconds}
+
+
 def main() -> None:
     """Show the table, soak, or hold certificates against all plans."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -384,14 +457,15 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=10_000)
     parser.add_argument("--damaged", type=int, default=1_000)
     parser.add_argument("--first", type=int, default=0, help="seed")
+    parser.add_argument("--two-hosts", action="store_true", help="of problems on two hosts")
     parser.add_argument("--rows", type=Path, help="a file of rows: each problem's is added, and none is asked again")
     chosen = parser.parse_args()
     if chosen.what == "table":
         show_table(chosen.production)
     elif chosen.what == "soak":
-        soak(chosen.problems, chosen.damaged, chosen.first, chosen.rows)
+        soak(chosen.problems, chosen.damaged, chosen.first, chosen.rows, chosen.two_hosts)
     else:
-        brute(chosen.problems, chosen.first, chosen.rows)
+        brute(chosen.problems, chosen.first, chosen.rows, chosen.two_hosts)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.bounds import total_of
-from support.cases import Case, Pick, cluster, drawn, fits, make_workload, random_placements, table, under, workload
+from support.cases import Case, cluster, drawn, fits, table, workload
+from support.two_hosts import on_two_hosts
 
 from recsmith._compiled import compiled
 from recsmith._types import Bools, Floats
@@ -24,19 +25,6 @@ from recsmith.sharding import Span
 
 pytestmark = pytest.mark.skipif(compiled(CODE) is None, reason="built without a C compiler")
 WORK = 100_000_000
-TRIES = 5  # for a plan with a table that covers a host
-OF_HOSTS = ("table_row_wise", "grid_shard")
-
-
-def on_two_hosts(pick: Pick) -> tuple[Case, tuple[Placement, ...]]:
-    """A case on two hosts that are told apart, and a legal plan for it that no planner made."""
-    work = make_workload(pick, pick((1, 2, 3, 5)), (4, 8, 20, 64))
-    case = under(pick, Case(work, cluster(pick((2, 3, 4)), HOSTS, ddr_bytes_per_host=2**40)), ("analytic",))
-    for _ in range(TRIES):
-        placements = random_placements(pick, case)
-        if any(each.sharding_type in OF_HOSTS for each in placements):
-            break
-    return case, placements
 
 
 def search_of(case: Case, below: float, work: int = 0) -> PhaseBranching:

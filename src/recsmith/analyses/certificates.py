@@ -3,23 +3,30 @@
 The search for the bound is run anew (bounds/lower_bound.py), and what it ends with is written down: how it split all
 plans, and what proves the bound of every part (certified_parts.py). The certified seconds are those that checking.py
 finds in it. They may be fewer than the bound that is printed with the plan, which rests on more kinds of proofs: those
-that tell two hosts apart, and those by lifted and bent planes, have no certificate yet.
+by lifted and bent planes have no certificate yet.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from recsmith._types import Source
-from recsmith.analyses.certified_parts import Search, closed_groups, levels_of, parts_by_constraints, parts_of
+from recsmith.analyses.certified_parts import (
+    Search,
+    apart_of,
+    closed_groups,
+    levels_of,
+    parts_by_constraints,
+    parts_of,
+)
 from recsmith.analyses.checking import check_certifiable, proven_seconds
 from recsmith.bounds.first import always
-from recsmith.bounds.lower_bound import certified_search
+from recsmith.bounds.lower_bound import certified_search, hosts_reach
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import LONGER, Plan, load_plan
 from recsmith.plans.certificates import Certificate, load_certificate
-from recsmith.plans.proofs import LevelsProof, ProofPart, ProofTree
+from recsmith.plans.proofs import LevelsProof, ProofPart, ProofTree, Shares
 from recsmith.problems import problem_of
 
 WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a problem of some size
@@ -60,21 +67,25 @@ def certified_tree(
 ) -> ProofTree:  # fmt: skip
     """The proof of a bound of a problem of which a plan of `total_s` seconds is known; the rest is as for `certify`."""
     check_certifiable(evaluator)
-    found = tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on), total_s)
-    constrained = [_tree(evaluator, [part], total_s) for part in parts_by_constraints(evaluator)]
-    return max((found, *constrained), key=lambda tree: tree.seconds)
+    found = [tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on), total_s)]
+    below = hosts_reach(evaluator, total_s)
+    if below is not None and found[0].seconds < total_s and keep_on():
+        found.append(tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on, below), below))
+    found += [_tree(evaluator, [part], total_s) for part in parts_by_constraints(evaluator)]
+    return max(found, key=lambda tree: tree.seconds)
 
 
 def tree_of(evaluator: Evaluator, search: Search, below: float) -> ProofTree:
     """The proof that a search has found, among plans that take fewer seconds than `below`."""
-    return _tree(evaluator, parts_of(search), below, levels_of(evaluator, search))
+    return _tree(evaluator, parts_of(search), below, levels_of(evaluator, search), apart_of(search))
 
 
 def _tree(
-    evaluator: Evaluator, parts: Sequence[ProofPart], below: float, levels: LevelsProof | None = None
+    evaluator: Evaluator, parts: Sequence[ProofPart], below: float, levels: LevelsProof | None = None,
+    apart: tuple[Shares, ...] = (),
 ) -> ProofTree:  # fmt: skip
     tree = ProofTree(
-        seconds=0.0, below=below, closed=closed_groups(evaluator), parts=tuple(parts), levels=levels
+        seconds=0.0, below=below, closed=closed_groups(evaluator), parts=tuple(parts), levels=levels, apart=apart
     )  # fmt: skip
     return replace(tree, seconds=min(proven_seconds(evaluator, tree), below))
 

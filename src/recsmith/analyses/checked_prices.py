@@ -15,6 +15,7 @@ from recsmith.errors import CorruptFile
 from recsmith.plans.proofs import LeafProof, ShareWorth, StepWorth
 from recsmith.problems import NO_PIECE
 
+ANY = ((0.0, float("inf")), (0.0, float("inf")))  # seconds of both hosts, where they are not told apart
 SHARES = (0.0, 0.5, 1.0, 3.0)  # times `rest` in the price of what could stand beside a big piece; any are valid
 STEP, STEPS = 1 + 1e-9, 1 + Fraction(4, 10**9)  # times the whole steps of a piece, and of a rank: more than roundings
 SHRUNK = 1 - 1e-9  # times shares of a rank: far more than their roundings, so no rounding takes one over a step
@@ -22,12 +23,16 @@ SHRUNK = 1 - 1e-9  # times shares of a rank: far more than their roundings, so n
 
 @dataclass(frozen=True)
 class Plans:
-    """A part of all plans: ranges of the slowest rank's seconds, groups that tables may use, and that are used."""
+    """A part of all plans: ranges of the slowest rank's seconds, groups that tables may use, and that are used.
+
+    hosts: ranges of what pieces that cover a host take, of the one of two hosts where that is less, and of the other.
+    """
 
     ready: tuple[float, float]
     rest: tuple[float, float]
     open: Bools  # (T, G)
     paid: Bools  # (G,)
+    hosts: tuple[tuple[float, float], tuple[float, float]] = ANY
 
 
 def mix_of(statement: Statement, shares_of: Sequence[Sequence[float]], plane: int = 0) -> Floats:
@@ -56,22 +61,39 @@ def plain_prices(statement: Statement, proof: LeafProof, mix: Floats) -> tuple[F
 def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floats, more: Fraction) -> Floats:
     """The price (N,) of pieces that do not span the world, on each rank that they cover; infinite for none of `plans`.
 
-    On every rank prices add up to at most ready multiplier * ready + rest multiplier * rest + more. So that a big
-    piece, of more than half of the longest `ready`, pays for what nothing beside it can use, it is priced by what
-    is left.
+    On every rank prices add up to at most ready multiplier * ready + rest multiplier * rest + more.
+    """
+    first, last = plain_prices(statement, proof, mix)
+    if proof.shares:
+        first = at_most(first + share_prices(statement, plans, proof, mix), 1)
+    own = statement.ready[:, proof.plane]
+    return charged_prices(statement, plans, proof, (first, last, own), allowed_pieces(statement, plans), more)
+
+
+def allowed_pieces(statement: Statement, plans: Plans) -> Bools:
+    """Which pieces (N,) plans may have: those that alone stay within the longest phases, and fit a device."""
+    return statement.fits & (statement.alone <= plans.ready[1] * (1 + EQUAL)) & (
+        statement.alone_rest <= plans.rest[1] * (1 + EQUAL)
+    )  # fmt: skip
+
+
+def charged_prices(
+    statement: Statement, plans: Plans, proof: LeafProof, prices: tuple[Floats, Floats, Floats], allowed: Bools,
+    more: Fraction,
+) -> Floats:  # fmt: skip
+    """The price (N,) of pieces by what they are worth in the first phase and in the later ones, and whole steps there.
+
+    So that a big piece, of more than half of the longest `ready`, pays for what nothing beside it can use, it is priced
+    by what is left. It is infinite for pieces that are not allowed. prices: the worth in both; and own seconds, of
+    which those of a rank add up to at most `ready`.
     """
     high, later_worth = plans.ready[1], Fraction(proof.rest) + (Fraction(proof.steps.worth) if proof.steps else 0)
-    first, last = plain_prices(statement, proof, mix)
+    first, last, own = prices
     later = last  # what the later phases are worth at most
     if proof.steps is not None:
         later = at_most(last + at_most(proof.steps.worth * statement.rest, 1), 1)
         last = at_most(last + step_prices(statement, proof.steps), 1)
-    if proof.shares:
-        first = at_most(first + share_prices(statement, plans, proof, mix), 1)
-    own, price = statement.ready[:, proof.plane], at_most(first + last, 1)
-    allowed = statement.fits & (statement.alone <= high * (1 + EQUAL)) & (
-        statement.alone_rest <= plans.rest[1] * (1 + EQUAL)
-    )  # fmt: skip
+    price = at_most(first + last, 1)
     big: Bools = own > high / 2
     beside = allowed & ~big & statement.local & plans.open[statement.table, statement.group]
     big &= allowed

@@ -14,6 +14,7 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.analyses.checked_constraints import places_seconds, ranks_seconds
 from recsmith.analyses.checked_fillings import filling_prices
+from recsmith.analyses.checked_hosts import all_of, host_halves, host_seconds, told_apart
 from recsmith.analyses.checked_levels import levels_of, taken_seconds
 from recsmith.analyses.checked_prices import Plans, mix_of, piece_prices, share_seconds, step_seconds, table_prices
 from recsmith.analyses.checked_spreads import split_groups, spread_seconds
@@ -41,11 +42,15 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
         open_[:, group] = False
     if tree.levels is not None:
         statement.levels = levels_of(statement, tree.levels, tree.below)
+    apart = told_apart(statement, tree.apart) if tree.apart else None
     several = evaluator.step_rule.several_phases
     nobody: Bools = np.zeros(evaluator.groups, dtype=bool)
     everything = Plans((0.0, tree.below), (0.0, tree.below if several else 0.0), open_, nobody)
     least, todo, seen = Fraction(tree.below), [(0, everything)], set[int]()
-    while todo:
+    together = dict[int, Plans]()  # plans of parts that are proved as one, by its place
+    while todo or together:
+        if not todo:
+            todo, together = list(together.items()), {}
         place, plans = todo.pop()
         if place in seen or place >= len(tree.parts):
             raise CorruptFile(f"part {place} of the certificate is there twice, or not at all; write it anew")
@@ -59,6 +64,12 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
             least = min(least, ranks_seconds(statement, plans, part.ranks))
         elif part.places is not None:
             least = min(least, places_seconds(statement, plans, part.places))
+        elif part.hosts is not None:
+            least = min(least, host_seconds(statement, plans, part.hosts, apart))
+        elif part.into is not None:
+            together[part.into] = all_of(plans, together.get(part.into, plans))
+        elif part.split == "host":
+            todo += zip(part.halves, host_halves(plans, part, apart), strict=True)
         else:
             todo += zip(part.halves, _halves(statement, plans, part), strict=True)
     return max(double_below(least * (1 - Fraction(EQUAL))), 0.0)

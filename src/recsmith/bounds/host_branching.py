@@ -8,7 +8,7 @@ Legend: K price lists, C different tables, G fusion groups.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -42,10 +42,12 @@ class HostBranching:
     def __init__(self, search: PhaseBranching) -> None:
         """search: with whose open nodes it begins; it has some."""
         lowest = search.heap[0].multipliers
+        self.search, self.begun = search, alike(search.heap)
         self.prices, self.done = HostPrices(search.prices, lowest.mix), False
         self._ranks = search.prices.world // HOSTS
         self._work, self._recent = 0, list[Floats]()
-        self.heap = [self._begun(number, node) for number, node in enumerate(_joined(search.heap))]
+        self.heap = [self._begun(number, _joined(nodes)) for number, nodes in enumerate(self.begun)]
+        self.impossible: list[HostNode] = []  # parts without a plan, by their prices
         self.waiting = {node.number for node in self.heap}  # those whose prices were not sought yet
         self.made = len(self.heap)
         heapq.heapify(self.heap)
@@ -86,13 +88,17 @@ class HostBranching:
         prices[:, READY], prices[:, REST] = multipliers.ready_multiplier, multipliers.rest_multiplier
         none = Selections(np.zeros((0, HOSTS, 3)), np.zeros(0), np.zeros((0, 2 * HOSTS + 2)),
                           np.zeros((0, len(node.open)), dtype=np.int64))  # fmt: skip
-        return HostNode(node.value, number, node, ((0.0, most),) * HOSTS, prices, multipliers.plane, none)
+        return HostNode(
+            node.value, number, node, ((0.0, most),) * HOSTS, prices, multipliers.plane, none, root=number
+        )  # fmt: skip
 
     def _push(self, node: HostNode, rounds: int) -> None:
         """Seek better prices of a node, and keep it where it may hold a plan that matters."""
         self._improve(node, rounds)
         if node.value < np.inf:
             heapq.heappush(self.heap, node)
+        else:
+            self.impossible.append(node)
 
     # --- better prices -----------------------------------------------------------------------------------------------
 
@@ -122,7 +128,8 @@ class HostBranching:
         values, new = self.prices.evaluate([node], np.zeros(len(prices), dtype=np.int64), prices, planes)
         best = int(values.argmax())
         value = float(values[best])
-        node.value = max(node.value, value)
+        if value > node.value:
+            node.value, node.proof = value, node.proven_by(prices[best], int(planes[best]))
         if value > least:
             node.prices, node.plane = prices[best], int(planes[best])
         return value, known if value == np.inf else known.and_of(new)
@@ -160,7 +167,10 @@ class HostBranching:
         middle = (low + high) / 2
         one, other = list(node.seconds), list(node.seconds)
         one[host], other[host] = (low, middle), (middle, high)
-        return replace(node, seconds=_ordered(one)), replace(node, seconds=_ordered(other))
+        first, second = node.node.halved("host", host, middle, {}, {})
+        return (
+            replace(node, node=first, seconds=_ordered(one)), replace(node, node=second, seconds=_ordered(other))
+        )  # fmt: skip
 
     def _best(self, node: HostNode, splits: list[Halves]) -> list[HostNode]:
         """The halves of the split that raises the bound most, the worse half first, by prices of other nodes too."""
@@ -174,10 +184,17 @@ class HostBranching:
         for half, own in zip(live, values, strict=True):
             best = int(own.argmax())
             half.value, half.prices = float(own[best]), lists[best]
+            if half.value > node.value:
+                half.proof = half.proven_by(half.prices, half.plane)
         value = np.array([half.value if _is_possible(half) else np.inf for half in halves]).reshape(-1, 2)
         worse = np.minimum(value.min(axis=1), WORSE_CAP * node.value)
         chosen = int((worse + BETTER_WEIGHT * np.minimum(value.max(axis=1), BETTER_CAP * node.value)).argmax())
-        return [half for half in splits[chosen] if _is_possible(half) and half.value < np.inf]
+        kept = [_is_possible(half) and half.value < np.inf for half in splits[chosen]]
+        self.impossible += [
+            replace(half, proof=half.proven_by(half.prices, half.plane))
+            for half, keep in zip(splits[chosen], kept, strict=True) if not keep
+        ]  # fmt: skip
+        return [half for half, keep in zip(splits[chosen], kept, strict=True) if keep]
 
 
 def _is_possible(node: HostNode) -> bool:
@@ -195,18 +212,23 @@ def _ordered(seconds: list[tuple[float, float]]) -> tuple[tuple[float, float], .
     return (low, min(high, other_high)), (max(low, other_low), other_high)
 
 
-def _joined(nodes: list[PhaseNode]) -> Iterator[PhaseNode]:
-    """Nodes in the place of these: those that use and pay for the same groups as one, with what any of them allows."""
-    alike: dict[bytes, list[PhaseNode]] = {}
+def alike(nodes: Sequence[PhaseNode]) -> list[list[PhaseNode]]:
+    """Nodes by the groups that they use and pay for, the lowest first."""
+    found: dict[bytes, list[PhaseNode]] = {}
     for node in sorted(nodes):
-        alike.setdefault(node.open.any(axis=0).tobytes() + node.paid.tobytes(), []).append(node)
-    for some in alike.values():
-        joined = copy(some[0])
-        joined.open = np.logical_or.reduce([node.open for node in some])
-        joined.ranges = PhaseRanges(
-            _hull([node.ranges.ready for node in some]), _hull([node.ranges.rest for node in some])
-        )
-        yield joined
+        found.setdefault(node.open.any(axis=0).tobytes() + node.paid.tobytes(), []).append(node)
+    return list(found.values())
+
+
+def _joined(nodes: Sequence[PhaseNode]) -> PhaseNode:
+    """A node in the place of these, which use and pay for the same groups: with what any of them allows."""
+    joined = copy(nodes[0])
+    joined.open = np.logical_or.reduce([node.open for node in nodes])
+    joined.ranges = PhaseRanges(
+        _hull([node.ranges.ready for node in nodes]), _hull([node.ranges.rest for node in nodes])
+    )
+    joined.path = ()
+    return joined
 
 
 def _hull(ranges: list[tuple[float, float]]) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import numpy as np
 from recsmith._compiled import call_compiled, compiled
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING
-from recsmith.bounds.phase_nodes import PhaseNode, least_product
+from recsmith.bounds.phase_nodes import Halving, PhaseNode, least_product
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.bounds.table_totals import MOST_STEPS
 from recsmith.elementary import distinct
@@ -58,13 +58,22 @@ class Selections(NamedTuple):
         )  # fmt: skip
 
 
+class HostProof(NamedTuple):
+    """What proves the value of a node: prices of the node itself, or of one that it was split from, by its path."""
+
+    path: tuple[Halving, ...]
+    prices: Floats
+    plane: int
+
+
 @dataclass(order=True)
 class HostNode:
     """A part of the space: plans by the seconds that pieces of hosts take on each of two hosts.
 
     value: seconds that no plan of the part can undercut. node: what else the part says. seconds: (least, most) of each
     host. prices (hosts, 3), plane: the best that were found, and the plane by which it is decided which pieces are big.
-    known: what other prices select. settled: its prices were sought for long.
+    known: what other prices select. settled: its prices were sought for long. root: number of the node that it came
+    from. proof: of its value; None where that is of the search before.
     """
 
     value: float
@@ -75,6 +84,12 @@ class HostNode:
     plane: int = field(compare=False)
     known: Selections = field(compare=False)
     settled: bool = field(compare=False, default=False)
+    root: int = field(compare=False, default=0)
+    proof: HostProof | None = field(compare=False, default=None)
+
+    def proven_by(self, prices: Floats, plane: int) -> HostProof:
+        """A proof of its value by prices of its own."""
+        return HostProof(self.node.path, prices, plane)
 
 
 def can_tell_hosts_apart(prices: TablePrices, problem: Problem) -> bool:
@@ -92,12 +107,12 @@ def can_tell_hosts_apart(prices: TablePrices, problem: Problem) -> bool:
 class HostPrices:
     """The least prices of tables on two hosts, for many price lists at once; seconds by one mix of planes.
 
-    work: numbers worked on so far, about; the same on every machine.
+    mix: of each group, shares of the planes. work: numbers worked on so far, about; the same on every machine.
     """
 
     def __init__(self, prices: TablePrices, mix: Floats) -> None:
         """Take each group's seconds by a mix (G, J) of the planes."""
-        self.prices, self.launch, self.work = prices, prices.planes.launch, 0
+        self.prices, self.mix, self.launch, self.work = prices, mix, prices.planes.launch, 0
         pieces, planes = prices.pieces, mix.shape[1]
         seconds: Floats = np.zeros(len(pieces.group))
         for plane in range(planes):  # one after the other: the same bits everywhere

@@ -11,9 +11,14 @@ from recsmith._install import has_solver
 from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.filling_branching import FillingBranching
 from recsmith.bounds.first import LowerBound, always, best_first, first_bound
+from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.host_branching import HostBranching
+from recsmith.bounds.host_prices import can_tell_hosts_apart
 from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
+from recsmith.bounds.phase_prices import table_prices
 from recsmith.bounds.tightening import (
+    REACH,
     WORK_AT_ONCE,
     filled,
     heaviest_table,
@@ -25,8 +30,9 @@ from recsmith.bounds.tightening import (
     raised,
     solve,
     tightened,
+    told_apart,
 )
-from recsmith.bounds.work import affordable, has_many_tables, is_large, may_gain
+from recsmith.bounds.work import affordable, has_many_tables, is_large, may_gain, phase_work
 from recsmith.costs.protocol import Evaluator
 from recsmith.plans import LONGER, Bound
 
@@ -38,6 +44,7 @@ LISTED = 5  # a part of it where OR-Tools is there, which goes on with all filli
 MOST_FILLED = 24  # tables of a problem for which that is done
 MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: about a minute; and between two looks at the clock
 CERTIFIED_FILLINGS = 1.5  # times the work of a search for a certificate: so much again for fillings
+CERTIFIED_HOSTS = 2.5  # and for two hosts told apart, at most
 
 OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
 
@@ -122,11 +129,12 @@ def _by_grid(
 
 
 def certified_search(
-    evaluator: Evaluator, total_s: float, work: int, keep_on: Callable[[], bool] = always
-) -> PhaseBranching | FillingBranching | HeavyTableBound:  # fmt: skip
+    evaluator: Evaluator, total_s: float, work: int, keep_on: Callable[[], bool] = always, below: float | None = None
+) -> PhaseBranching | FillingBranching | HeavyTableBound | HostBranching:  # fmt: skip
     """The search that ends with the highest bound, for certificates: its parts and their multipliers.
 
-    total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on.
+    total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on. below: of
+    `hosts_reach`, for a search that goes on with two hosts told apart.
     """
     first = first_bound(evaluator)
     price = max((each.price for each in first.promising), default=0.0)
@@ -136,8 +144,28 @@ def certified_search(
         solve(heavy, affordable(work), total_s, keep_on)
         return heavy
     mixes = mixes[:1] if is_large(evaluator.problem) else mixes
-    searches = [quick_search(evaluator, total_s, price, mix) for mix in mixes]
-    searches += levelled_search(evaluator, total_s, price)
-    for _ in raised(searches, affordable(work), total_s, keep_on, affordable(WORK_AT_ONCE)):
+    searches = [quick_search(evaluator, below or total_s, price, mix) for mix in mixes]
+    searches += levelled_search(evaluator, below or total_s, price)
+    known_work = 0 if below is None else phase_work(evaluator.problem, has_mix=True)
+    for _ in raised(searches, max(affordable(work), known_work), total_s, keep_on, affordable(WORK_AT_ONCE)):
         pass
-    return filled(evaluator, searches, int(CERTIFIED_FILLINGS * work), total_s, keep_on)
+    filling = filled(evaluator, searches, int(CERTIFIED_FILLINGS * work), total_s, keep_on)
+    if below is None or filling.bound >= total_s:
+        return filling
+    hosts = told_apart(evaluator, searches, int(CERTIFIED_HOSTS * work), total_s, keep_on)
+    return hosts if hosts.bound > filling.bound else filling
+
+
+def hosts_reach(evaluator: Evaluator, total_s: float) -> float | None:
+    """Seconds up to which a search for a certificate looks that tells two hosts apart; None where it does not.
+
+    Those of the printed bound: how the first ranges are cut decides much, and so a certificate proves as much. (Where a
+    gap can be closed, that takes a search that looks no further than the known plan of `total_s` seconds.)
+    """
+    value, dominated = first_bound(evaluator).bound.value_s, groups_dominated_by_type(evaluator)
+    if value is None or not may_gain(evaluator) or has_many_tables(evaluator.problem):
+        return None
+    if heaviest_table(evaluator) is not None:
+        return None
+    found = can_tell_hosts_apart(table_prices(evaluator, dominated), evaluator.problem)
+    return max(REACH * value, total_s) if found else None

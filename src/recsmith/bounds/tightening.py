@@ -74,8 +74,8 @@ def tightened(
         reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first
         if not reached and not many:
             filling = filled(evaluator, searches, filling_work(problem) // shares, enough, keep_on)
-            told_apart = _told_apart(evaluator, searches, host_work(problem) // shares, enough, keep_on)
-            value = max(value, min(max(filling.bound, told_apart), enough))
+            hosts = told_apart(evaluator, searches, host_work(problem) // shares, enough, keep_on)
+            value = max(value, min(max(filling.bound, hosts.bound), enough))
     return value, selections
 
 
@@ -207,19 +207,23 @@ def filled(
     return ahead
 
 
-def _told_apart(
+def told_apart(
     evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float,
     keep_on: Callable[[], bool],
-) -> float:  # fmt: skip
-    """The highest bound of some searches, or the one with two hosts told apart, if that soon is higher."""
+) -> PhaseBranching | HostBranching:  # fmt: skip
+    """The search with the highest bound: the best of some searches, or with two hosts told apart, if that soon is.
+
+    That goes on from the best one without prices by levels.
+    """
     best = _highest(searches)
-    hosts = host_branching(evaluator, best)
+    plain = [each for each in searches if isinstance(each, PhaseBranching) and each.prices.suits_fillings()]
+    hosts = host_branching(evaluator, _highest(plain)) if plain else None
     if hosts is None:
-        return best.bound
+        return best
     solve(hosts, work // HOST_TRIAL, enough, keep_on)
     if hosts.bound > (1 + HOST_GAIN) * best.bound:
         solve(hosts, work, enough, keep_on)
-    return max(best.bound, hosts.bound)
+    return hosts if hosts.bound > best.bound else best
 
 
 def _highest(searches: Sequence[PhaseBranching | HeavyTableBound]) -> PhaseBranching:

@@ -2,8 +2,9 @@
 
 The proof is a tree. It begins with all plans that take fewer seconds than `below`, and splits them in two again and
 again: by whether a fusion group is used, by whether the slowest rank's seconds in a phase lie below or above a time, by
-whether a table spans the world. A leaf has multipliers, by which the cheapest places of all tables together cost at
-least the certified seconds (docs/bounds.md). analyses/checking.py works that out anew.
+whether a table spans the world, by how many seconds one of two hosts has in pieces that cover it. Parts may be proved
+together, as one that holds them all. A leaf has multipliers, by which the cheapest places of all tables together cost
+at least the certified seconds (docs/bounds.md). analyses/checking.py works that out anew.
 """
 
 from itertools import pairwise
@@ -17,6 +18,7 @@ MOST_PARTS = 1_000_000
 MOST_ENDS, MOST_PROOFS = 1_000, 10_000  # of the ways to split a table
 MOST_LARGE = 300  # pieces of a proof by fillings of a rank
 MOST_LEVELS = 1_000
+MOST_NUMBER, LEAST_NUMBER = 1e100, 1e-100  # of what is multiplied, or divided by: prices of all pieces stay finite
 Shares = tuple[float, ...]
 
 
@@ -36,9 +38,9 @@ class ShareWorth:
     def __post_init__(self) -> None:
         whole = self.kind != "count" or (self.by >= 1 and float(self.by).is_integer())
         check_rules(
-            None if 0 < self.by < float("inf") and (self.by <= 0.5 or self.kind == "count") and whole
+            None if LEAST_NUMBER <= self.by <= MOST_NUMBER and (self.by <= 0.5 or self.kind == "count") and whole
             else f"a proof counts shares by {self.kind} {self.by}; these are above 0 and at most 0.5, counts are whole",
-            None if 0 <= self.worth < float("inf")
+            None if 0 <= self.worth <= MOST_NUMBER
             else f"a share of a rank is worth {self.worth} in a proof; it is 0 or more, and finite",
         )  # fmt: skip
 
@@ -55,9 +57,9 @@ class StepWorth:
 
     def __post_init__(self) -> None:
         check_rules(
-            None if 0 < self.seconds < float("inf")
+            None if LEAST_NUMBER <= self.seconds <= MOST_NUMBER
             else f"a step of width takes {self.seconds} s in a proof; it is more than 0, and finite",
-            None if 0 <= self.worth < float("inf")
+            None if 0 <= self.worth <= MOST_NUMBER
             else f"a second of whole steps is worth {self.worth} in a proof; it is 0 or more, and finite",
         )  # fmt: skip
 
@@ -75,7 +77,7 @@ class LargePiece:
 
     def __post_init__(self) -> None:
         check_rules(
-            None if 0 <= self.worth < float("inf")
+            None if 0 <= self.worth <= MOST_NUMBER
             else f"a large piece is worth {self.worth} s in a proof; it is 0 or more, and finite",
         )  # fmt: skip
 
@@ -101,11 +103,42 @@ class LeafProof:
     def __post_init__(self) -> None:
         numbers = (self.ready, self.rest, self.byte, *(share for shares in self.mix for share in shares))
         check_rules(
-            None if all(0 <= each < float("inf") for each in numbers)
+            None if all(0 <= each <= MOST_NUMBER for each in numbers)
             else "a multiplier or a share is below 0 or not finite; a proof has none",
             None if len(self.large) <= MOST_LARGE
             else f"a proof has {len(self.large):,} large pieces; they are at most {MOST_LARGE}",
         )  # fmt: skip
+
+
+@noun
+class HostWorth:
+    """What seconds on one of two hosts are worth in the prices of its pieces.
+
+    ready: of the first phase; rest: of the later ones. own: taken off the price of each second in the first phase of
+    pieces that cover the host, or added where it is below 0. steps: what whole steps of width are worth.
+    """
+
+    ready: float
+    rest: float
+    own: float
+    steps: StepWorth | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if all(0 <= each <= MOST_NUMBER for each in (self.ready, self.rest)) and abs(self.own) <= MOST_NUMBER
+            else "a multiplier of a host is below 0 or not finite; a proof has none",
+        )  # fmt: skip
+
+
+@noun
+class HostsProof:
+    """A leaf of plans on two hosts: what seconds are worth on the one that pieces cover for less time, and the other.
+
+    plane: by which it is decided which pieces are big; none: by the mix that tells hosts apart.
+    """
+
+    hosts: tuple[HostWorth, HostWorth]
+    plane: int | None = None
 
 
 @noun
@@ -124,7 +157,7 @@ class LevelPlane:
         check_rules(
             None if 0 <= self.paid <= 1
             else f"pieces pay for {self.paid} of a launch in a proof; it is a part from 0 to 1",
-            None if all(0 <= each < float("inf") for group in self.shares for level in group for each in level)
+            None if all(0 <= each <= MOST_NUMBER for group in self.shares for level in group for each in level)
             else "a share of a level is below 0 or not finite; a proof has none",
         )  # fmt: skip
 
@@ -205,7 +238,7 @@ class PlacesProof:
     def __post_init__(self) -> None:
         numbers = (self.price, self.seconds, *(share for shares in self.mix for share in shares))
         check_rules(
-            None if all(0 <= each < float("inf") for each in numbers)
+            None if all(0 <= each <= MOST_NUMBER for each in numbers)
             else "a price, seconds or a share of a plane are below 0 or not finite; a proof has none",
         )  # fmt: skip
 
@@ -217,10 +250,13 @@ class ProofPart:
     split: 'group' (of: its number; the first half does not use it, the second does), 'ready' or 'rest' (at: seconds;
     the first half lies below, the second above), 'table' (of: its number; the first half does not let it span the
     world, the second does nothing else), 'spread' (of: a table; the second half splits its columns over single ranks,
-    in a group that places it in no other way, the first does not). halves: places of both, further on in the list.
+    in a group that places it in no other way, the first does not), 'host' (of: 0, the one of two hosts that pieces
+    cover for less time, or 1; at: seconds of those pieces; the first half lies below, the second above). halves: places
+    of both, further on in the list. into: place of a part that holds these plans and those of all others that name it,
+    and is proved for all of them.
     """
 
-    split: Literal["group", "ready", "rest", "table", "spread"] | None = None
+    split: Literal["group", "ready", "rest", "table", "spread", "host"] | None = None
     of: int = 0
     at: float = 0.0
     halves: tuple[int, int] = (0, 0)
@@ -228,13 +264,20 @@ class ProofPart:
     spreads: SpreadProof | None = None
     ranks: RanksProof | None = None
     places: PlacesProof | None = None
+    hosts: HostsProof | None = None
+    into: int | None = None
 
     def __post_init__(self) -> None:
-        ways = (self.split, self.proof, self.spreads, self.ranks, self.places)
+        ways = (self.split, self.proof, self.spreads, self.ranks, self.places, self.hosts, self.into)
         check_rules(
             None if sum(each is not None for each in ways) == 1
             else "a part of a certificate is split or has a proof, and one of these has several of both, or none",
         )  # fmt: skip
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it has a proof of its own."""
+        return self.split is None and self.into is None
 
 
 @noun
@@ -243,7 +286,8 @@ class ProofTree:
 
     seconds: that no plan takes less than. below: what only plans are looked at that take less. closed: (group, other)
     pairs: nothing is placed in the first, because the other holds the same at no higher cost. levels: of how full
-    groups are, where mixes have planes by these.
+    groups are, where mixes have planes by these. apart: of each group, shares of the cost model's planes, by which the
+    seconds of pieces that cover one of two hosts are counted; of none where hosts are not told apart.
     """
 
     seconds: float
@@ -251,10 +295,11 @@ class ProofTree:
     closed: tuple[tuple[int, int], ...]
     parts: tuple[ProofPart, ...]
     levels: LevelsProof | None = None
+    apart: tuple[Shares, ...] = ()
 
     def __post_init__(self) -> None:
         check_rules(
-            None if 0 <= self.seconds <= self.below < float("inf")
+            None if 0 <= self.seconds <= self.below <= MOST_NUMBER
             else f"it certifies {self.seconds} s of plans below {self.below} s; certified is no more than that",
             None if 0 < len(self.parts) <= MOST_PARTS
             else f"it has {len(self.parts):,} parts; they are 1 to {MOST_PARTS:,}",

@@ -15,7 +15,7 @@ def certificate_lines(certificate: Certificate) -> list[str]:
     """For people: what is proved of which plan, what was checked, and what the proof takes as given."""
     plan = certificate.plan
     least_s = certificate.tree.seconds + plan.cost.sequences_s
-    leaves = sum(part.split is None for part in certificate.tree.parts)
+    leaves = sum(part.is_leaf for part in certificate.tree.parts)
     tables = counted(len(plan.placements), "table")
     return [
         f"plan     {plan.digest[:12]}, {tables} on {counted(plan.cluster.world_size, 'device')}: "
@@ -34,7 +34,7 @@ def certificate_to_raw(certificate: Certificate) -> Raw:
     return {
         "schema": "recsmith/checked/1", "plan": plan.digest, "cost_model": plan.cost_model, "step_s": plan.cost.step_s,
         "proven_s": certificate.tree.seconds + plan.cost.sequences_s, "gap": _gap(certificate),
-        "space": plan.bound.space, "parts": sum(part.split is None for part in certificate.tree.parts),
+        "space": plan.bound.space, "parts": sum(part.is_leaf for part in certificate.tree.parts),
         "given": GIVEN,
     }  # fmt: skip
 
