@@ -7,14 +7,23 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.bounds import total_of
-from support.cases import Case, cluster, drawn, fits, table, workload
+from support.cases import Case, Pick, cluster, drawn, fits, table, workload
 from support.two_hosts import on_two_hosts
 
 from recsmith._compiled import compiled
 from recsmith._types import Bools, Floats
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.host_branching import HostBranching, host_branching
-from recsmith.bounds.host_prices import CODE, DISCOUNT, HOSTS, HostPrices, can_tell_hosts_apart
+from recsmith.bounds.host_prices import (
+    CODE,
+    DISCOUNT,
+    HOST_LIMITS,
+    HOSTS,
+    OF_HOSTS,
+    PRICES,
+    HostPrices,
+    can_tell_hosts_apart,
+)
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_nodes import PhaseRanges
 from recsmith.costs.pricing import device_sums
@@ -22,6 +31,7 @@ from recsmith.plans import Placement
 from recsmith.problems import Constraints, PerRank, footprint_of
 from recsmith.problems.footprint import sum_per_rank
 from recsmith.sharding import Span
+from recsmith.workloads import Table
 
 pytestmark = pytest.mark.skipif(compiled(CODE) is None, reason="built without a C compiler")
 WORK = 100_000_000
@@ -34,20 +44,22 @@ def search_of(case: Case, below: float, work: int = 0) -> PhaseBranching:
     return search
 
 
-def told_apart(made: tuple[Case, tuple[Placement, ...]], reach: float, work: int = 0) -> tuple[HostBranching, float]:
+def told_apart(
+    made: tuple[Case, tuple[Placement, ...]], reach: float, work: int = 0, *, joined: bool = True
+) -> tuple[HostBranching, float]:
     """The search among plans of up to so many times the seconds of one that was made, and its seconds."""
     case, placements = made
     assume(fits(case, placements))
     total = total_of(case, placements)
     search = search_of(case, reach * total, work)
     assume(search.heap and can_tell_hosts_apart(search.prices, case.problem))
-    return HostBranching(search), total
+    return HostBranching(search, joined=joined), total
 
 
-@given(drawn(on_two_hosts), st.floats(1.0, 3.0), st.sampled_from([0, WORK // 10]))
-def test_no_hand_made_plan_costs_less(made, reach: float, work: int) -> None:
+@given(drawn(on_two_hosts), st.floats(1.0, 3.0), st.sampled_from([0, WORK // 10]), st.booleans())
+def test_no_hand_made_plan_costs_less(made, reach: float, work: int, joined: bool) -> None:
     """However far above the plan the search looks, wherever it begins and stops."""
-    hosts, total = told_apart(made, reach, work)
+    hosts, total = told_apart(made, reach, work, joined=joined)
     before = hosts.bound
     for work in (0, WORK // 4, WORK):
         hosts.solve(work)
@@ -101,7 +113,7 @@ def test_nodes_allow_and_bound_the_plans_that_they_hold(made, seed: int) -> None
     rng, prices = np.random.default_rng(seed), hosts.prices
     search = search_of(case, 1.5 * total)
     had = Had.by(case, placements, prices, search.heap[0].multipliers.mix)
-    lists = rng.uniform(0, 2, (12, HOSTS, 3)) * rng.choice([0.0, 1.0, 1.0, 3.0], (12, HOSTS, 3))
+    lists = rng.uniform(0, 2, (12, HOSTS, len(PRICES))) * rng.choice([0.0, 1.0, 1.0, 3.0], (12, HOSTS, len(PRICES)))
     lists[:, :, DISCOUNT] -= rng.uniform(0, 2, (12, HOSTS))
     used = np.zeros(prices.prices.groups, dtype=bool)
     used[case.evaluator.group[footprint_of(case.problem, placements).mode]] = True
@@ -114,12 +126,60 @@ def test_nodes_allow_and_bound_the_plans_that_they_hold(made, seed: int) -> None
         inner = replace(search.root, ranges=PhaseRanges(around(had.ready), around(had.rest)), paid=used)
         inner.open = np.ones_like(inner.open)
         node = replace(hosts.heap[0], node=inner, seconds=(around(had.own[0]), around(had.own[1])))
-        for host, (longest, most, times) in enumerate(prices.limits(node)[4:].reshape(HOSTS, 3)):
+        for host, (longest, most, times) in enumerate(prices.limits(node)[OF_HOSTS:].reshape(HOSTS, HOST_LIMITS)):
             assert had.longest[host] <= longest + 1e-8 * had.ready
             assert had.own_longest[host] <= most
             assert (had.own[host] + times * had.others[host] <= had.ready * (1 + 1e-8)).all()
         planes = rng.integers(0, prices.planes, len(lists))
         values, _ = prices.evaluate([node], np.zeros(len(lists), dtype=np.int64), lists, planes)
+        assert (values <= total * (1 + 1e-8)).all()
+
+
+def evenly(pick: Pick) -> tuple[Case, tuple[Placement, ...]]:
+    """A plan whose ranks are all alike: of some tables each rank has one, of others each host."""
+    ranks, tables, placements = HOSTS * (local := pick((2, 4))), list[Table](), list[Placement]()
+    for number in range(pick((1, 2, 3))):
+        pooling, dim, of_hosts = pick((1.0, 3.0, 20.0, 60.0, 200.0)), pick((4, 4, 8, 12)), pick((False, False, True))
+        for copy in range(HOSTS if of_hosts else ranks):
+            name = f"t{number}_{copy}"
+            tables.append(table(name, 100_000, dim, pooling))
+            on = tuple(range(copy * local, (copy + 1) * local)) if of_hosts else (copy,)
+            placements.append(Placement(
+                table=name, sharding_type="table_row_wise" if of_hosts else "column_wise", compute_kernel="fused",
+                ranks=on, widths=() if of_hosts else (dim,),
+            ))  # fmt: skip
+    case = Case(workload(*tables, batch_size=pick((64, 1024, 8192))), cluster(local, HOSTS), cost_model="analytic")
+    return case, tuple(placements)
+
+
+@given(drawn(evenly), st.integers(0, 2**32 - 1))
+def test_even_plans_leave_no_slack(made, seed: int) -> None:
+    """Where ranks are alike, and tables have no other choice, prices that are a little too high are above the plan."""
+    case, placements = made
+    total, rng = total_of(case, placements), np.random.default_rng(seed)
+    search = search_of(case, 1.5 * total)
+    assume(can_tell_hosts_apart(search.prices, case.problem))
+    found, evaluator = footprint_of(case.problem, placements), case.evaluator
+    groups = evaluator.group[found.mode]
+    used, opened = np.zeros(evaluator.groups, dtype=bool), np.zeros_like(search.root.open)
+    used[groups] = True
+    opened[search.prices.like[case.problem.modes.table[found.mode]], groups] = True
+    planes = search.prices.planes.flat
+    for _ in range(20):
+        mix = np.tile(rng.choice([np.eye(planes)[rng.integers(planes)], np.full(planes, 1 / planes)]), (len(used), 1))
+        prices = HostPrices(search.prices, mix)
+        had = Had.by(case, placements, prices, mix)
+        wide = float(rng.choice([1e-9, 0.01, 0.3]))
+        ranges = PhaseRanges(*((value * (1 - wide * rng.choice([1e-9, 1])), value * (1 + wide) + 1e-15)
+                               for value in (had.ready, had.rest)))  # fmt: skip
+        inner = replace(search.root, ranges=ranges, paid=used)
+        inner.open = opened
+        seconds = tuple((own * (1 - wide), own * (1 + wide) + 1e-15) for own in had.own.tolist())
+        node = replace(HostBranching(search).heap[0], node=inner, seconds=seconds)
+        lists = rng.uniform(0, 2, (12, 1, len(PRICES))) * rng.choice([0.0, 1.0, 3.0], (12, 1, len(PRICES)))
+        lists = np.repeat(lists, HOSTS, axis=1)
+        lists[6:, 1] *= rng.uniform(0.5, 2, (6, len(PRICES)))
+        values, _ = prices.evaluate([node], np.zeros(12, dtype=np.int64), lists, rng.integers(0, prices.planes, 12))
         assert (values <= total * (1 + 1e-8)).all()
 
 
@@ -133,6 +193,15 @@ def test_long_pieces_of_hosts_leave_no_room_for_long_pieces_of_ranks() -> None:
     assert hosts is not None
     hosts.solve(1_000_000_000, total)
     assert search.bound * 1.002 < min(hosts.bound, total)
+
+
+def test_it_begins_with_open_nodes_as_they_are_or_those_that_use_the_same_groups_as_one() -> None:
+    tables = [table(f"t{i}", 1_000_000, 64, length) for i, length in enumerate((300.0, 220.0, 160.0, *[100.0] * 6))]
+    case = Case(workload(*tables, batch_size=4096), cluster(4, HOSTS), cost_model="analytic")
+    search = search_of(case, 0.01, 300_000_000)
+    one, each = HostBranching(search), HostBranching(search, joined=False)
+    assert len(one.heap) < len(each.heap) == len(search.heap)
+    assert one.bound == each.bound == search.bound
 
 
 def test_hosts_that_are_not_alike_are_not_told_apart() -> None:

@@ -285,6 +285,18 @@ def test_a_longer_proof_goes_on_with_the_spreads_of_a_heavy_table(monkeypatch: p
     assert (found.value_s, found.searched) == (pytest.approx(total_s), True)
 
 
+def test_a_longer_proof_tells_two_hosts_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search that does is replaced by one that proves at once that the plan is the best."""
+    case = Case(workload(table("a", 1000, 16), table("b", 500, 8)), cluster(2, 2), cost_model="analytic")
+    total_s, heard = 1.0, list[float]()
+    module = sys.modules[prove.__module__]
+    monkeypatch.setattr(module, "host_branching", lambda *given, joined: Rising(1e-8, 2 * total_s))
+    found = prove(case.evaluator, total_s, on_bound=lambda _, bound: heard.append(bound))
+    assert (found.value_s, found.searched) == (pytest.approx(total_s), True)
+    assert heard[-1] == found.value_s
+    assert heard == sorted(heard)
+
+
 def test_the_search_that_is_ahead_after_a_part_of_the_work_has_the_rest() -> None:
     searches: list[Any] = [Rising(1.0), Rising(3.0)]
     *_, last = raised(searches, 100 * TRIAL, 1e9, always, 7)

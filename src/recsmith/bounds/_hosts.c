@@ -8,76 +8,80 @@
 #include "splits.h"
 #include <stdlib.h>
 
-#define SHARES 3
+#define SHARES 4
 #define HOSTS 2
-static const f64 SHARE[SHARES] = {0, 0.5, 1};              /* those of REST_SHARES (phase_prices.py) up to 1 */
-enum { SIZES, SECONDS, OWN, REST, ALONE, ALONE_REST, FITS, SIZE, FAMILIES, COUNT, CELL, WIDE, COPIES, OPEN, LIMITS, NODE_OF,
-       PRICES, PLANE, VALUE, USED, LARGEST, SELECTED, ARRAYS };
-enum { READY0, READY1, REST0, REST1, OF_HOSTS };           /* limits of a node; then of each host: */
+static const f64 SHARE[SHARES] = {0, 0.5, 1, 3};           /* REST_SHARES of phase_prices.py */
+enum { SIZES, SECONDS, OWN, INVERSE, LEAST_OWN, REST, IN_STEPS, ALONE, ALONE_REST, UNFIT, SIZE, ONE, FAMILIES, COUNT, CELL, WIDE,
+       COPIES, OPEN, LIMITS, NODE_OF, PRICES, PLANE, VALUE, USED, LARGEST, SELECTED, ARRAYS };
+enum { READY0, READY1, REST0, REST1, STEPPED, OF_HOSTS };  /* limits of a node; then of each host: */
 enum { MOST_ALONE, MOST_SECONDS, TIMES, HOST_LIMITS };     /* of pieces of a rank, of pieces of a host; what the former count */
-enum { READY_PRICE, REST_PRICE, DISCOUNT, HOST_PRICES };   /* of a host; discount: on the seconds of its own pieces */
-enum { OF_RANKS, OF_HOST, LATER, HOST_USED };              /* seconds on a host; after both, those of worldwide options */
+enum { READY_PRICE, REST_PRICE, DISCOUNT, STEP_PRICE, HOST_PRICES };  /* of a host; discount: on its own pieces' seconds */
+enum { OF_RANKS, OF_HOST, LATER, WHOLE, HOST_USED };              /* seconds on a host; after both, those of worldwide options */
 #define NODE_LIMITS (OF_HOSTS + HOSTS * HOST_LIMITS)
 #define ALL_USED (HOSTS * HOST_USED + 1)
 #define ALL_LARGEST (2 * HOSTS + 2)                        /* by host: MOST_ALONE, MOST_SECONDS; then of all: alone, alone_rest */
 
 typedef struct {
-    i64 N, P, K, U, C, G, wide, rows, families, options, pairs, world;
-    const f64 *seconds, *own, *rest, *alone, *alone_rest, *size, *count, *wide_seconds, *copies;
-    const i64 *fits, *family, *cell;
+    i64 N, P, K, U, C, G, wide, rows, families, options, pairs, world, tells;   /* tells: whether what is selected is told */
+    const f64 *seconds, *own, *inverse, *least_own;        /* (N,), (P, N), (P, N), (P,) */
+    const f64 *rest, *in_steps, *alone, *alone_rest, *unfit, *size, *one;  /* (N,); unfit: 0 or infinity; one: 1 or 0 */
+    const f64 *count, *wide_seconds, *copies;
+    const i64 *family, *cell;
 } Pieces;
 
 typedef struct {
     f64 *price, *other, *best, *row, *least;               /* (N,), (N,), (2 N,), (rows,), (C,) */
     i64 *start, *steps, *which;                            /* (rows,): of a row's pieces, 0 steps for options; (C,) */
-    char *host, *may;                                      /* (N,): where a piece is cheaper; whether it may be on a host */
+    char *host;                                            /* (N,): where a piece is cheaper */
 } Buffers;
 
-/* Which pieces (N,) may be on a host of a node. */
-static void look(const Pieces *p, const f64 *node, const f64 *of, char *restrict may) {
-    for (i64 i = 0; i < p->N; i++)
-        may[i] = (p->fits[i] != 0) & (p->alone[i] <= node[READY1]) & (p->alone_rest[i] <= node[REST1])
-            & (p->size[i] == 1 ? p->alone[i] <= of[MOST_ALONE] : p->seconds[i] <= of[MOST_SECONDS]);
-}
-
-/* What pieces cost on a rank of a host (N,): their seconds, those of pieces of ranks as they count there. */
-static void price_plainly(const Pieces *p, const f64 *of, const f64 *price, f64 *restrict cost) {
-    for (i64 i = 0; i < p->N; i++)
-        cost[i] = price[READY_PRICE] * (p->size[i] == 1 ? p->seconds[i] * of[TIMES] : p->seconds[i])
-            + price[REST_PRICE] * p->rest[i];
+/* What pieces cost on a rank of a host: first (N,) in the first phase, cost (N,) in all; infinity where they cannot be. */
+static void price_plainly(const Pieces *p, const f64 *node, const f64 *of, const f64 *price, f64 *restrict first, f64 *restrict cost) {
+    f64 a = price[READY_PRICE], b = price[REST_PRICE], c = price[STEP_PRICE], more = of[TIMES] - 1;
+    f64 of_rank = smaller(of[MOST_ALONE], node[READY1]), of_host = of[MOST_SECONDS];
+    const f64 *restrict seconds = p->seconds, *restrict rest = p->rest, *restrict alone = p->alone, *restrict one = p->one;
+    for (i64 i = 0; i < p->N; i++) first[i] = a * (seconds[i] * (1 + one[i] * more));
+    for (i64 i = 0; i < p->N; i++) {
+        f64 out = alone[i] <= (one[i] > 0 ? of_rank : node[READY1]) ? 0 : INFINITY;
+        out += seconds[i] <= (one[i] > 0 ? INFINITY : of_host) ? 0 : INFINITY;
+        out += p->alone_rest[i] <= node[REST1] ? p->unfit[i] : INFINITY;
+        cost[i] = first[i] + (b * rest[i] + c * p->in_steps[i]) + out;
+    }
 }
 
 /* Pieces of more than half of `ready` also pay for what no other piece can use of their ranks. */
-static void charge_big_pieces(const Pieces *p, const f64 *node, const f64 *price, const f64 *own, const char *may, f64 *cost) {
-    f64 a = price[READY_PRICE], b = price[REST_PRICE], half = node[READY1] / 2, fill[SHARES] = {0}, unused[SHARES];
-    int some = 0;
+static void charge_big_pieces(
+    const Pieces *p, const f64 *node, const f64 *price, i64 plane, const f64 *restrict first, f64 *restrict cost
+) {
+    const f64 *restrict own = p->own + plane * p->N, *restrict inverse = p->inverse + plane * p->N, *restrict rest = p->rest;
+    f64 a = price[READY_PRICE], b = price[REST_PRICE] + price[STEP_PRICE], half = node[READY1] / 2, largest = 0;
+    f64 fill[SHARES] = {0}, unused[SHARES];
+    if (p->least_own[plane] <= 0) return;                  /* some piece takes no time: nothing is left unused */
+    for (i64 i = 0; i < p->N; i++) largest = larger(cost[i] < INFINITY ? own[i] : 0, largest);
+    if (largest <= half) return;
     for (i64 i = 0; i < p->N; i++) {
-        if (!may[i]) continue;
-        if (own[i] <= 0) return;                           /* it takes no time: nothing is left unused */
-        if (own[i] > half) { some = 1; continue; }
-        f64 inverse = 1 / own[i], all = cost[i] * inverse, last = b * p->rest[i] * inverse;
-        for (int s = 0; s < SHARES; s++) fill[s] = larger(all - SHARE[s] * last, fill[s]);
+        f64 beside = (own[i] <= half) & (cost[i] < INFINITY) ? inverse[i] : 0;
+        f64 first_ratio = first[i] * beside, last_ratio = b * rest[i] * beside;
+        for (int s = 0; s < SHARES; s++) fill[s] = larger(first_ratio + (1 - SHARE[s]) * last_ratio, fill[s]);
     }
-    if (!some) return;
     for (int s = 0; s < SHARES; s++)
-        unused[s] = least_product(a - fill[s], node + READY0) + (1 - SHARE[s]) * b * node[REST0];
-    for (i64 i = 0; i < p->N; i++)
-        if (own[i] > half)
-            for (int s = 0; s < SHARES; s++)
-                cost[i] = larger(unused[s] + fill[s] * own[i] + SHARE[s] * b * p->rest[i], cost[i]);
+        unused[s] = least_product(a - fill[s], node + READY0) + least_product(price[REST_PRICE] - SHARE[s] * b, node + REST0)
+            + price[STEP_PRICE] * node[STEPPED];
+    for (i64 i = 0; i < p->N; i++) {
+        if (!(own[i] > half)) continue;
+        for (int s = 0; s < SHARES; s++)
+            cost[i] = larger(unused[s] + fill[s] * own[i] + SHARE[s] * b * rest[i], cost[i]);
+    }
 }
 
 /* What pieces cost on a host, on all ranks that they cover (N,); infinity where they cannot be. */
 static void price_host(
-    const Pieces *p, const f64 *node, const f64 *of, const f64 *price, const f64 *own, char *may, f64 *restrict cost
+    const Pieces *p, const f64 *node, const f64 *of, const f64 *price, i64 plane, f64 *restrict first, f64 *restrict cost
 ) {
-    look(p, node, of, may);
-    price_plainly(p, of, price, cost);
-    charge_big_pieces(p, node, price, own, may, cost);
-    for (i64 i = 0; i < p->N; i++) {
-        f64 each = p->size[i] == 1 ? cost[i] : (cost[i] - price[DISCOUNT] * p->seconds[i]) * p->size[i];
-        cost[i] = may[i] ? each : INFINITY;
-    }
+    price_plainly(p, node, of, price, first, cost);
+    charge_big_pieces(p, node, price, plane, first, cost);
+    for (i64 i = 0; i < p->N; i++)
+        cost[i] = (cost[i] - (1 - p->one[i]) * price[DISCOUNT] * p->seconds[i]) * p->size[i];
 }
 
 /* The least price (C,) of each table, and which option or row has it: -1 where none is open. */
@@ -88,13 +92,7 @@ static void price_tables(const Pieces *p, const i64 *open, Buffers *b) {
         cover(cost, family[0], family[1], family[1], b->best, row);
         cost += family[0] * family[1], row += family[0];
     }
-    for (i64 o = 0; o < p->options; o++, cost += p->pairs, row++) {
-        *row = 0;
-        for (i64 i = 0; i < p->pairs; i++) {
-            f64 count = p->count[o * p->pairs + i];
-            *row += count > 0 ? cost[i] * count : 0;
-        }
-    }
+    price_options(cost, p->count, p->options, p->pairs, row);
     for (i64 t = 0; t < p->C; t++) b->least[t] = INFINITY, b->which[t] = -1;
     for (i64 o = 0; o < p->wide + p->rows; o++) {
         if (!open[p->cell[o]]) continue;
@@ -110,6 +108,7 @@ static void use(const Pieces *p, i64 i, int host, f64 count, f64 *used, f64 *lar
     f64 ranks = count * p->size[i], *of = used + host * HOST_USED, *most = largest + 2 * host + !one;
     of[one ? OF_RANKS : OF_HOST] += ranks * p->seconds[i];
     of[LATER] += ranks * p->rest[i];
+    of[WHOLE] += ranks * p->in_steps[i];
     *most = larger(one ? p->alone[i] : p->seconds[i], *most);
     largest[2 * HOSTS] = larger(p->alone[i], largest[2 * HOSTS]);
     largest[2 * HOSTS + 1] = larger(p->alone_rest[i], largest[2 * HOSTS + 1]);
@@ -137,6 +136,7 @@ static f64 use_tables(const Pieces *p, const Buffers *b, f64 *used, f64 *largest
         i64 which = b->which[t], row = which - p->wide;
         if (which < 0) return INFINITY;
         total += b->least[t] * p->copies[t];
+        if (!p->tells) continue;
         selected[t] = p->cell[which];
         if (row < 0)
             used[ALL_USED - 1] += p->copies[t] * p->wide_seconds[which];
@@ -155,16 +155,17 @@ static f64 use_tables(const Pieces *p, const Buffers *b, f64 *used, f64 *largest
 
 static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
     const i64 *size = array[SIZES];
-    if (lengths[SIZES] != 10) return 0;
+    if (lengths[SIZES] != 11) return 0;
     p->N = size[0], p->P = size[1], p->K = size[2], p->U = size[3], p->C = size[4], p->G = size[5], p->wide = size[6];
-    p->options = size[7], p->pairs = size[8], p->world = size[9];
+    p->options = size[7], p->pairs = size[8], p->world = size[9], p->tells = size[10];
     p->families = lengths[FAMILIES] / 2, p->rows = lengths[CELL] - p->wide;
-    p->seconds = array[SECONDS], p->own = array[OWN], p->rest = array[REST], p->alone = array[ALONE];
-    p->alone_rest = array[ALONE_REST], p->fits = array[FITS], p->size = array[SIZE], p->family = array[FAMILIES];
+    p->seconds = array[SECONDS], p->own = array[OWN], p->inverse = array[INVERSE], p->least_own = array[LEAST_OWN];
+    p->rest = array[REST], p->in_steps = array[IN_STEPS], p->alone = array[ALONE], p->alone_rest = array[ALONE_REST];
+    p->unfit = array[UNFIT], p->size = array[SIZE], p->one = array[ONE], p->family = array[FAMILIES];
     p->count = array[COUNT], p->cell = array[CELL], p->wide_seconds = array[WIDE], p->copies = array[COPIES];
     i64 N = p->N, K = p->K, C = p->C, cells = C * p->G, pieces = p->options * p->pairs, rows = p->options;
-    const i64 expected[ARRAYS] = {10, N, p->P * N, N, N, N, N, N, 2 * p->families, pieces, p->wide + p->rows, p->wide, C,
-                                  p->U * cells, p->U * NODE_LIMITS, K, K * HOSTS * HOST_PRICES, K, K, K * ALL_USED,
+    const i64 expected[ARRAYS] = {11, N, p->P * N, p->P * N, p->P, N, N, N, N, N, N, N, 2 * p->families, pieces,
+                                  p->wide + p->rows, p->wide, C, p->U * cells, p->U * NODE_LIMITS, K, K * HOSTS * HOST_PRICES, K, K, K * ALL_USED,
                                   K * ALL_LARGEST, K * C};
     for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
     for (i64 i = 0; i < p->wide + p->rows; i++) if (p->cell[i] < 0 || p->cell[i] >= cells) return 0;
@@ -185,9 +186,9 @@ static void price_list(const Pieces *p, void *const array[], i64 k, Buffers *b) 
     i64 node = ((const i64 *)array[NODE_OF])[k];
     const f64 *limits = (const f64 *)array[LIMITS] + node * NODE_LIMITS, *of = limits + OF_HOSTS;
     const f64 *prices = (const f64 *)array[PRICES] + k * HOSTS * HOST_PRICES;
-    const f64 *own = p->own + ((const i64 *)array[PLANE])[k] * p->N;
-    price_host(p, limits, of, prices, own, b->may, b->price);
-    price_host(p, limits, of + HOST_LIMITS, prices + HOST_PRICES, own, b->may, b->other);
+    i64 plane = ((const i64 *)array[PLANE])[k];
+    price_host(p, limits, of, prices, plane, b->best, b->price);
+    price_host(p, limits, of + HOST_LIMITS, prices + HOST_PRICES, plane, b->best, b->other);
     for (i64 i = 0; i < p->N; i++) {
         b->host[i] = b->other[i] < b->price[i];
         b->price[i] = smaller(b->other[i], b->price[i]);
@@ -202,12 +203,11 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *more)
     Pieces pieces = {0}, *p = &pieces;
     if (!read_pieces(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
     i64 N = p->N, rows = p->rows, C = p->C;
-    f64 *room = malloc((4 * N + rows + C + 1) * sizeof(f64) + (2 * rows + C + 1) * sizeof(i64) + 2 * N);
+    f64 *room = malloc((4 * N + rows + C + 1) * sizeof(f64) + (2 * rows + C + 1) * sizeof(i64) + N);
     if (!room) return PyErr_NoMemory();
     i64 *numbers = (i64 *)(room + 4 * N + rows + C + 1);
-    char *marks = (char *)(numbers + 2 * rows + C + 1);
     Buffers b = {room, room + N, room + 2 * N, room + 4 * N + 1, room + 4 * N + 1 + rows,
-                 numbers, numbers + rows, numbers + 2 * rows, marks, marks + N};
+                 numbers, numbers + rows, numbers + 2 * rows, (char *)(numbers + 2 * rows + C + 1)};
     Py_BEGIN_ALLOW_THREADS
     place_rows(p, &b);
     for (i64 k = 0; k < p->K; k++) price_list(p, array, k, &b);

@@ -129,13 +129,7 @@ static void price_rows(const Pieces *p, const Node *node, f64 *first, f64 *price
         cover(price, family[0], family[1], p->most_steps, best, row);
         price += family[0] * family[1], row += family[0];
     }
-    for (i64 o = 0; o < p->options; o++, price += p->pairs) {
-        row[o] = 0;
-        for (i64 i = 0; i < p->pairs; i++) {
-            f64 count = p->count[o * p->pairs + i];
-            row[o] += count > 0 ? price[i] * count : 0;
-        }
-    }
+    price_options(price, p->count, p->options, p->pairs, row);
 }
 
 /* The least price of each cell: of options that span the world, and of rows, shared by all ranks. */

@@ -15,13 +15,25 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.host_prices import HOSTS, READY, REST, HostNode, HostPrices, Selections, can_tell_hosts_apart
+from recsmith.bounds.host_prices import (
+    HOSTS,
+    PRICES,
+    READY,
+    REST,
+    STEP,
+    USED,
+    HostNode,
+    HostPrices,
+    Selections,
+    can_tell_hosts_apart,
+)
 from recsmith.bounds.host_programme import HostProgramme
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_nodes import FINE, PhaseNode, PhaseRanges, split_by_range
 from recsmith.costs.protocol import Evaluator
 
 FINE_SECONDS = 5 * FINE  # of a node's bound: a range of a host's seconds that is narrower is not split
+FINEST = 1 / 16  # times both: no finer
 NARROWER = 0.2  # of the wider range of the phases: the same
 FIRST_ROUNDS, ROUNDS, LAST_ROUNDS = 15, 4, 40  # of prices: of a node to begin with, of a half, and of the last resort
 STEPS = (1.0, 0.5, 0.2)  # from the best prices to those of the programme: so far each round goes
@@ -39,12 +51,14 @@ Halves = tuple[HostNode, HostNode]
 class HostBranching:
     """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
 
-    def __init__(self, search: PhaseBranching) -> None:
-        """search: with whose open nodes it begins; it has some."""
+    def __init__(self, search: PhaseBranching, *, joined: bool = True) -> None:
+        """search: with whose open nodes it begins; it has some. joined: those that use the same groups as one."""
         lowest = search.heap[0].multipliers
-        self.search, self.begun = search, alike(search.heap)
+        self.search, self.begun = search, alike(search.heap) if joined else [[node] for node in search.heap]
         self.prices, self.done = HostPrices(search.prices, lowest.mix), False
+        self._ascent = search.ascent
         self._ranks = search.prices.world // HOSTS
+        self._finer = 1.0  # times FINE and FINE_SECONDS
         self._work, self._recent = 0, list[Floats]()
         self.heap = [self._begun(number, _joined(nodes)) for number, nodes in enumerate(self.begun)]
         self.impossible: list[HostNode] = []  # parts without a plan, by their prices
@@ -82,11 +96,17 @@ class HostBranching:
                 heapq.heappush(self.heap, lowest)
                 self.done = True
 
+    def go_finer(self) -> bool:
+        """Where nothing is left to split, split ranges that are half as wide; False where that is too narrow."""
+        self._finer, self.done = self._finer / 2, self._finer <= FINEST
+        return not self.done
+
     def _begun(self, number: int, node: PhaseNode) -> HostNode:
         most, multipliers = node.ranges.ready[1], node.multipliers
-        prices: Floats = np.zeros((HOSTS, 3))
+        prices: Floats = np.zeros((HOSTS, len(PRICES)))
         prices[:, READY], prices[:, REST] = multipliers.ready_multiplier, multipliers.rest_multiplier
-        none = Selections(np.zeros((0, HOSTS, 3)), np.zeros(0), np.zeros((0, 2 * HOSTS + 2)),
+        prices[:, STEP] = multipliers.step_multiplier
+        none = Selections(np.zeros((0, HOSTS, len(USED))), np.zeros(0), np.zeros((0, 2 * HOSTS + 2)),
                           np.zeros((0, len(node.open)), dtype=np.int64))  # fmt: skip
         return HostNode(
             node.value, number, node, ((0.0, most),) * HOSTS, prices, multipliers.plane, none, root=number
@@ -103,28 +123,28 @@ class HostBranching:
     # --- better prices -----------------------------------------------------------------------------------------------
 
     def _improve(self, node: HostNode, rounds: int) -> None:
-        enough, limits = BEYOND * node.value, self.prices.limits(node)
+        enough = BEYOND * node.value
         known = node.known.of(self.prices.possible(node, node.known))
-        value, known = self._tried(node, node.prices[None], np.array([node.plane]), known)
+        value, new = self._tried(node, node.prices[None], np.array([node.plane]))
+        programme = HostProgramme(node, self.prices.limits(node), self._ranks, steps=self._step_s(node) > 0)
+        known = new = known.and_of(new)
         for _ in range(rounds):
             if value > enough:
                 break
-            programme = HostProgramme(node, limits, known, self._ranks)
-            self._work += programme.work
+            programme.solve(new)
             if programme.value + self.prices.prices.costs.certain(node.node.paid) < value + CLOSE * node.value:
                 break
             steps = np.array(STEPS)[:, None, None]
             lists = node.prices + steps * (programme.prices - node.prices)
-            found, known = self._tried(node, lists, np.full(len(lists), node.plane), known, value)
-            value = max(value, found)
+            found, new = self._tried(node, lists, np.full(len(lists), node.plane), value)
+            value, known = max(value, found), known.and_of(new)
+        self._work += programme.work
         if value <= enough:
-            self._tried(node, *self._changes(node), known, value)
+            known = known.and_of(self._tried(node, *self._changes(node), value)[1])
         node.known = known.of(slice(-MOST_KNOWN, None))
 
-    def _tried(
-        self, node: HostNode, prices: Floats, planes: Ints, known: Selections, least: float = -np.inf
-    ) -> tuple[float, Selections]:
-        """(the highest bound by some prices, known selections and theirs); a node keeps those that beat `least`."""
+    def _tried(self, node: HostNode, prices: Floats, planes: Ints, least: float = -np.inf) -> tuple[float, Selections]:
+        """(the highest bound by some prices, what these select); a node keeps those that beat `least`."""
         values, new = self.prices.evaluate([node], np.zeros(len(prices), dtype=np.int64), prices, planes)
         best = int(values.argmax())
         value = float(values[best])
@@ -132,12 +152,12 @@ class HostBranching:
             node.value, node.proof = value, node.proven_by(prices[best], int(planes[best]))
         if value > least:
             node.prices, node.plane = prices[best], int(planes[best])
-        return value, known if value == np.inf else known.and_of(new)
+        return value, new.of(values < np.inf)
 
     def _changes(self, node: HostNode) -> tuple[Floats, Ints]:
         """Changes of a node's prices, and of the plane: what big pieces pay for is not known to the programme."""
         others = [plane for plane in range(self.prices.planes) if plane != node.plane]
-        lists = [node.prices] * len(others) + [node.prices * (ready, rest, 1) for ready, rest in CHANGES]
+        lists = [node.prices] * len(others) + [node.prices * (ready, rest, 1, rest) for ready, rest in CHANGES]
         return np.array(lists), np.array(others + [node.plane] * len(CHANGES))
 
     # --- halves of nodes ---------------------------------------------------------------------------------------------
@@ -153,13 +173,17 @@ class HostBranching:
             paid, open_ = inner.paid.copy(), inner.open.copy()
             paid[group], open_[:, group] = True, False
             pairs.append(inner.halved("group", group, 0.0, {"open": open_}, {"paid": paid}))
-        pairs += split_by_range(inner)
+        pairs += split_by_range(inner, self._step_s(node), self._finer * FINE)
         halves = [tuple(replace(node, node=half, seconds=_within(node.seconds, half.ranges.ready[1])) for half in pair)
                   for pair in pairs]  # fmt: skip
         widths = [high - low for low, high in (inner.ranges.ready, inner.ranges.rest)]
-        least = max(FINE_SECONDS * node.value, NARROWER * max(widths))
+        least = max(self._finer * FINE_SECONDS * node.value, NARROWER * max(widths))
         halves += [self._split_host(node, host) for host, (low, high) in enumerate(node.seconds) if high - low > least]
         return [(one, other) for one, other in halves]
+
+    def _step_s(self, node: HostNode) -> float:
+        """Seconds of a step of width in the later phases, where a rank holds few."""
+        return self._ascent.prices.pieces.step_s if self._ascent.has_few_steps(node.node) else 0.0
 
     def _split_host(self, node: HostNode, host: int) -> Halves:
         """Fewer or more seconds of a host. Hosts are alike, so the first is the one that has no more than the other."""
@@ -179,7 +203,7 @@ class HostBranching:
         lists = np.array([node.prices, *self._recent])
         which = np.repeat(np.arange(len(live)), len(lists))
         planes = np.full(len(which), node.plane)
-        values, _ = self.prices.evaluate(live, which, np.tile(lists, (len(live), 1, 1)), planes)
+        values, _ = self.prices.evaluate(live, which, np.tile(lists, (len(live), 1, 1)), planes, tells=False)
         values = np.maximum(values.reshape(len(live), -1), node.value)
         for half, own in zip(live, values, strict=True):
             best = int(own.argmax())
@@ -235,10 +259,13 @@ def _hull(ranges: list[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
-def host_branching(evaluator: Evaluator, search: PhaseBranching) -> HostBranching | None:
-    """Such a search; None where hosts are not two and alike, or tables would cover none where the bound is lowest."""
+def host_branching(evaluator: Evaluator, search: PhaseBranching, *, joined: bool = True) -> HostBranching | None:
+    """Such a search; None where hosts are not two and alike, or tables would cover none where the bound is lowest.
+
+    joined: whether it begins with the open nodes of `search` that use the same groups as one.
+    """
     if not search.heap or not can_tell_hosts_apart(search.prices, evaluator.problem):
         return None
     pieces = search.prices.pieces
     selected = np.concatenate(search.selections(MOST_SELECTED))
-    return HostBranching(search) if np.isin(selected, pieces.group[pieces.size != 1]).any() else None
+    return HostBranching(search, joined=joined) if np.isin(selected, pieces.group[pieces.size != 1]).any() else None

@@ -16,7 +16,7 @@ import numpy as np
 from recsmith._compiled import call_compiled, compiled
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING
-from recsmith.bounds.phase_nodes import Halving, PhaseNode, least_product
+from recsmith.bounds.phase_nodes import STEPS_SAFE, Halving, PhaseNode, in_steps, least_product
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.bounds.table_totals import MOST_STEPS
 from recsmith.elementary import distinct
@@ -24,10 +24,12 @@ from recsmith.problems import Problem
 
 CODE = "bounds._hosts"
 HOSTS = 2
-READY, REST, DISCOUNT = range(3)  # prices of a host: per second in each phase; taken off its own pieces' seconds
-OF_RANKS, OF_HOST, LATER = range(3)  # seconds on a host, on all of its ranks: of pieces of ranks, of its own, and later
-LIMITS = 10  # of a node: ends of both ranges; then for each host the most seconds of a piece of a rank, of a piece of
-# the host, and by what seconds of the former are multiplied
+PRICES = READY, REST, DISCOUNT, STEP = range(4)  # of a host: per second in each phase; taken off its own pieces'
+# seconds; per second in the later phases, counted in whole steps of width
+USED = OF_RANKS, OF_HOST, LATER, WHOLE = range(4)  # seconds on a host, on all of its ranks: of pieces of ranks, of its
+# own, and in the later phases, also in whole steps
+STEPPED, OF_HOSTS = 4, 5  # limits of a node: ends of both ranges, seconds of whole steps that a rank has; then of hosts
+HOST_LIMITS, TIMES = 3, 2  # the most seconds of a piece of a rank, and of the host, and how often the former count
 SAFE = 1 + 1e-9  # times the most seconds of a piece, by more than rounding
 LEAST_LEFT = 1e-3  # of the room on a host: with less beside a launch, rounding could make seconds count too often
 OPERATIONS = 150  # on each piece, about; so work is counted alike on every machine
@@ -35,7 +37,7 @@ CALL = 500_000  # numbers that could be worked on while Python sets up one evalu
 
 
 class Selections(NamedTuple):
-    """What price lists select: of each host what its ranks take (K, hosts, 3), and seconds of worldwide options (K,).
+    """What price lists select: of each host what its ranks take (K, hosts, 4), and seconds of worldwide options (K,).
 
     largest (K, 6): seconds of the largest piece of a rank, and of the host, on each host; and of any, in both phases.
     cells (K, C): different table * G + group.
@@ -71,7 +73,7 @@ class HostNode:
     """A part of the space: plans by the seconds that pieces of hosts take on each of two hosts.
 
     value: seconds that no plan of the part can undercut. node: what else the part says. seconds: (least, most) of each
-    host. prices (hosts, 3), plane: the best that were found, and the plane by which it is decided which pieces are big.
+    host. prices (hosts, 4), plane: the best that were found, and the plane by which it is decided which pieces are big.
     known: what other prices select. settled: its prices were sought for long. root: number of the node that it came
     from. proof: of its value; None where that is of the search before.
     """
@@ -120,20 +122,23 @@ class HostPrices:
         worldwide: Floats = np.zeros(len(prices.worldwide_group))
         for plane in range(planes):
             worldwide += prices.worldwide[:, plane] * mix[prices.worldwide_group, plane]
-        own = np.column_stack([pieces.ready, seconds])
-        self.planes = own.shape[1]
+        ready: Floats = np.column_stack([pieces.ready, seconds]).T
+        usable, one = pieces.fits & (ready > 0), pieces.size == 1
+        self.planes = len(ready)
         families = [family.shape for family in pieces.families]
         self._numbers = OPERATIONS * len(seconds) + 2 * sum(modes * steps * steps for modes, steps in families)
         self._arrays = (
-            _floats(seconds), _floats(own.T), *map(_floats, (pieces.rest, pieces.alone, pieces.alone_rest)),
-            _ints(pieces.fits), _floats(pieces.size), _ints(families).ravel(), _floats(pieces.count),
-            _ints(prices.key), _floats(worldwide), _floats(prices.copies),
+            *map(_floats, (seconds, ready, np.divide(1.0, ready, where=usable, out=np.zeros_like(ready)))),
+            np.where(pieces.fits, ready, np.inf).min(axis=1, initial=np.inf),
+            *map(_floats, (pieces.rest, pieces.in_steps, pieces.alone, pieces.alone_rest)),
+            np.where(pieces.fits, 0.0, np.inf), *map(_floats, (pieces.size, one)), _ints(families).ravel(),
+            _floats(pieces.count), _ints(prices.key), _floats(worldwide), _floats(prices.copies),
         )  # fmt: skip
 
     def limits(self, node: HostNode) -> Floats:
-        """What a node allows (LIMITS,)."""
+        """What a node allows (OF_HOSTS + hosts * HOST_LIMITS,)."""
         (r0, r1), (s0, s1) = node.node.ranges.ready, node.node.ranges.rest
-        limits = [r0, r1, s0, s1]
+        limits = [r0, r1, s0, s1, float(in_steps(np.array(s1), self.prices.pieces.step_s, STEPS_SAFE))]
         for least, most in node.seconds:
             room = r1 - least
             left = room - (self.launch if least > 0 else 0.0)
@@ -143,30 +148,31 @@ class HostPrices:
     def possible(self, node: HostNode, known: Selections) -> Bools:
         """Which selections (K,) a node allows."""
         limits = self.limits(node)
-        most = [*limits[4:6], *limits[7:9], limits[1], limits[3]]
+        of_hosts = limits[OF_HOSTS:].reshape(HOSTS, HOST_LIMITS)
+        most = [*of_hosts[:, :TIMES].ravel(), limits[1], limits[3]]
         large, open_ = known.largest > most, node.node.open.ravel()[known.cells]
         return ~np.logical_or.reduce(large, axis=1) & np.logical_and.reduce(open_, axis=1)
 
     def evaluate(
-        self, nodes: Sequence[HostNode], which: Ints, prices: Floats, planes: Ints
+        self, nodes: Sequence[HostNode], which: Ints, prices: Floats, planes: Ints, *, tells: bool = True
     ) -> tuple[Floats, Selections]:
-        """(bounds (K,) of nodes by prices (K, hosts, 3), what these select).
+        """(bounds (K,) of nodes by prices (K, hosts, 4), what these select; that only where it `tells`).
 
         which (K,): the node of each list. planes (K,): by which it is decided which pieces are big.
         """
         lists, tables, groups = len(which), len(self.prices.copies), self.prices.groups
         self.work += CALL + lists * self._numbers
-        least, used = np.empty(lists), np.zeros((lists, 3 * HOSTS + 1))
+        least, used = np.empty(lists), np.zeros((lists, len(USED) * HOSTS + 1))
         largest, cells = np.zeros((lists, 2 * HOSTS + 2)), np.zeros((lists, tables), dtype=np.int64)
         limits, pieces = np.array([self.limits(node) for node in nodes]), self.prices.pieces
         sizes = (len(pieces.group), self.planes, lists, len(nodes), tables, groups, len(self.prices.worldwide),
-                 *pieces.count.shape, self.prices.world)  # fmt: skip
+                 *pieces.count.shape, self.prices.world, tells)  # fmt: skip
         call_compiled(
             compiled(CODE).price,
             (_ints(sizes), *self._arrays, _ints([node.node.open for node in nodes]), limits, _ints(which),
              _floats(prices), _ints(planes), least, used, largest, cells),
         )  # fmt: skip
-        selected = Selections(used[:, :-1].reshape(lists, HOSTS, 3), used[:, -1], largest, cells)
+        selected = Selections(used[:, :-1].reshape(lists, HOSTS, len(USED)), used[:, -1], largest, cells)
         certain = np.array([self.prices.costs.certain(node.node.paid) for node in nodes])
         lowest = limits[:, 0] + limits[:, 2]
         value = np.maximum(least + self._constant(nodes, limits, which, prices), lowest[which]) + certain[which]
@@ -177,7 +183,7 @@ class HostPrices:
         seconds = np.array([node.seconds for node in nodes])[which]
         mean = prices.sum(axis=1) / HOSTS
         constant = least_product(1 - mean[:, READY], limits[which, 0:2])
-        constant += least_product(1 - mean[:, REST], limits[which, 2:4])
+        constant += least_product(1 - mean[:, REST], limits[which, 2:4]) - mean[:, STEP] * limits[which, STEPPED]
         for host in range(HOSTS):
             constant += least_product(prices[:, host, DISCOUNT], seconds[:, host]) / HOSTS
         return constant

@@ -9,7 +9,20 @@ Legend: S selections, m rows.
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.bounds.host_prices import DISCOUNT, HOSTS, LATER, OF_HOST, OF_RANKS, READY, REST, HostNode, Selections
+from recsmith.bounds.host_prices import (
+    DISCOUNT,
+    HOST_LIMITS,
+    HOSTS,
+    OF_HOSTS,
+    PRICES,
+    READY,
+    REST,
+    STEP,
+    STEPPED,
+    TIMES,
+    HostNode,
+    Selections,
+)
 from recsmith.bounds.simplex import Simplex
 
 MISSING = 100.0  # times the seconds of a node: cost of a selection that is missing, or of seconds that a host lacks
@@ -20,35 +33,51 @@ SETUP = 5  # pivots that could be made while a programme is set up
 
 
 class HostProgramme:
-    """The programme of one node. prices (hosts, 3): its duals; value: seconds, certain ones of groups apart."""
+    """The programme of one node, which goes on from its last solution when it learns of more selections.
 
-    def __init__(self, node: HostNode, limits: Floats, known: Selections, ranks: int) -> None:
-        """limits: what the node allows; ranks: of a host."""
+    prices (hosts, 4): its duals; value: seconds, certain ones of groups apart. work: numbers worked on so far, about.
+    """
+
+    def __init__(self, node: HostNode, limits: Floats, ranks: int, *, steps: bool) -> None:
+        """limits: what the node allows; ranks: of a host; steps: whether whole steps of width have prices."""
         (r0, r1), (s0, s1) = node.node.ranges.ready, node.node.ranges.rest
-        scale, many = r1 + s1, len(known.worldwide)
-        used = known.used / (ranks * scale)
-        rows: Floats = np.zeros((4 * HOSTS + 3, many + 2 + HOSTS))
+        self._scale, self._least, each = r1 + s1, r0 + s0, 5 if steps else 4
+        self._per_second, self._each = ranks * self._scale, each
+        self._times = limits[OF_HOSTS:].reshape(HOSTS, HOST_LIMITS)[:, TIMES]
+        rows: Floats = np.zeros((each * HOSTS + 3, 2 + HOSTS))
         right, own_cost = np.zeros(len(rows)), np.zeros(len(rows))
         for host, (least, most) in enumerate(node.seconds):
-            rank, own, later = used[:, host, OF_RANKS], used[:, host, OF_HOST], used[:, host, LATER]
-            ready, rest, above, below = range(4 * host, 4 * host + 4)
-            rows[ready, :many], rows[ready, many], right[ready] = rank * limits[6 + 3 * host] + own, -1, r0
-            rows[rest, :many], rows[rest, many + 1], right[rest] = later, -1, s0
-            rows[above, :many], right[above] = own, most
-            rows[below, :many], rows[below, many + 2 + host], right[below] = own, -1, least
+            ready, rest, above, below = range(each * host, each * host + 4)
+            rows[ready, 0], rows[rest, 1], rows[below, 2 + host] = -1, -1, -1
+            right[ready], right[rest], right[above], right[below] = r0, s0, most, least
             own_cost[below] = MISSING if least > 0 else 0.0
-        right /= scale
-        rows[-3, :many], right[-3], own_cost[-3] = 1.0, 1.0, MISSING
-        rows[-2, many], right[-2] = 1.0, (r1 - r0) / scale
-        rows[-1, many + 1], right[-1] = 1.0, (s1 - s0) / scale
-        right += JIGGLE * np.arange(1, len(rows) + 1)
-        simplex = Simplex(right, own_cost)
-        simplex.solve(rows, np.concatenate([known.worldwide / scale, [1.0, 1.0], np.zeros(HOSTS)]), MOST_PIVOTS)
-        duals = -simplex.duals
-        self.prices: Floats = np.zeros((HOSTS, 3))
-        for host in range(HOSTS):
-            ready, rest, above, below = duals[4 * host : 4 * host + 4].tolist()
-            self.prices[host, READY], self.prices[host, REST] = HOSTS * max(ready, 0.0), HOSTS * max(rest, 0.0)
-            self.prices[host, DISCOUNT] = -HOSTS * (above + below)
-        self.value = float((simplex.duals * right).sum()) * scale + r0 + s0
-        self.work = (simplex.pivots + SETUP) * (PIVOT + rows.size)
+            if steps:
+                right[below + 1] = limits[STEPPED]
+        right /= self._scale
+        right[-3], own_cost[-3] = 1.0, MISSING
+        rows[-2, 0], right[-2] = 1.0, (r1 - r0) / self._scale
+        rows[-1, 1], right[-1] = 1.0, (s1 - s0) / self._scale
+        self._right = right + JIGGLE * np.arange(1, len(rows) + 1)
+        self._rows, self._cost = rows, np.array([1.0, 1.0, *[0.0] * HOSTS])
+        self._simplex = Simplex(self._right, own_cost)
+        self.work = SETUP * PIVOT
+
+    def solve(self, known: Selections) -> None:
+        """Mix these selections as well, and say what seconds are worth then."""
+        rank, own, later, whole = np.moveaxis(known.used / self._per_second, 2, 0)  # each (K, hosts)
+        of_host = [rank * self._times + own, later, own, own, whole][: self._each]
+        more: Floats = np.zeros((len(self._rows), len(known.worldwide)))
+        more[: HOSTS * self._each] = np.stack(of_host, axis=2).reshape(len(rank), -1).T
+        more[-3] = 1.0
+        self._rows = np.hstack([self._rows, more])
+        self._cost = np.concatenate([self._cost, known.worldwide / self._scale])
+        before = self._simplex.pivots
+        self._simplex.solve(self._rows, self._cost, MOST_PIVOTS)
+        self.work += (self._simplex.pivots - before + 1) * (PIVOT + self._rows.size)
+        duals = -self._simplex.duals[: HOSTS * self._each].reshape(HOSTS, self._each)
+        self.prices: Floats = np.zeros((HOSTS, len(PRICES)))
+        self.prices[:, READY], self.prices[:, REST] = HOSTS * np.maximum(duals[:, :2], 0.0).T
+        self.prices[:, DISCOUNT] = -HOSTS * duals[:, 2:4].sum(axis=1)
+        if self._each > 4:
+            self.prices[:, STEP] = HOSTS * np.maximum(duals[:, 4], 0.0)
+        self.value = float((self._simplex.duals * self._right).sum()) * self._scale + self._least

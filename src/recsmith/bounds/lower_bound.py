@@ -4,15 +4,16 @@ First comes a bound for problems of any size (first.py), then, for small ones, a
 more work goes into it. docs/bounds.md proves all of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from recsmith._install import has_solver
 from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.filling_branching import FillingBranching
 from recsmith.bounds.first import LowerBound, always, best_first, first_bound
 from recsmith.bounds.groups import groups_dominated_by_type
-from recsmith.bounds.host_branching import HostBranching
+from recsmith.bounds.host_branching import HostBranching, host_branching
 from recsmith.bounds.host_prices import can_tell_hosts_apart
 from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
@@ -23,6 +24,7 @@ from recsmith.bounds.tightening import (
     filled,
     heaviest_table,
     heavy_search,
+    highest_plain,
     levelled_search,
     mixes_of,
     phase_branching,
@@ -41,10 +43,11 @@ MANY_PROOF_WORK = 200_000_000_000  # the same beyond MANY_TABLES, where numbers 
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
 FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
 LISTED = 5  # a part of it where OR-Tools is there, which goes on with all fillings
+HOST_PROOF = 50_000_000_000  # the same where two hosts are told apart, for each way to begin: four seconds
 MOST_FILLED = 24  # tables of a problem for which that is done
 MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: about a minute; and between two looks at the clock
 CERTIFIED_FILLINGS = 1.5  # times the work of a search for a certificate: so much again for fillings
-CERTIFIED_HOSTS = 2.5  # and for two hosts told apart, at most
+CERTIFIED_HOSTS = 5  # and for two hosts told apart, at most
 
 OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
 
@@ -105,12 +108,30 @@ def prove(
     if value < enough:
         work = FILLING_PROOF // LISTED if has_solver() else FILLING_PROOF
         search = filled(evaluator, searches, work, enough, keep_on)
-        for bound in (search.bound, *(_by_grid(evaluator, search, total_s, keep_on) if search.bound < enough else ())):
+        longer = chain(_by_hosts(evaluator, searches, enough, keep_on), _by_grid(evaluator, search, total_s, keep_on))
+        for bound in chain([search.bound], longer if search.bound < enough else ()):
             value = max(value, min(bound, enough))
             if on_bound is not None:
                 on_bound(total_s, value)
+            if value >= enough:
+                break
     kind = known.kind if value <= known.value_s or known.searched else LONGER + known.kind
     return replace(known, value_s=value, kind=kind)
+
+
+def _by_hosts(
+    evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], enough: float,
+    keep_on: Callable[[], bool],
+) -> Iterator[float]:  # fmt: skip
+    """The bound with two hosts told apart, again and again, from where the best search ends: in both ways to begin."""
+    plain = highest_plain(searches)
+    for joined in (True, False):
+        hosts = host_branching(evaluator, plain, joined=joined) if plain else None
+        while hosts is not None and hosts.bound < enough and hosts.work < HOST_PROOF and keep_on():
+            if hosts.done and not hosts.go_finer():
+                break
+            hosts.solve(hosts.work + PROOF_WORK_AT_ONCE, enough)
+            yield hosts.bound
 
 
 def _by_grid(

@@ -175,14 +175,15 @@ def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, in
     return [node.halved("group", group, 0.0, {"open": open_}, {"paid": paid})]
 
 
-def split_by_range(node: PhaseNode, step_s: float = 0.0) -> list[Pair]:
+def split_by_range(node: PhaseNode, step_s: float = 0.0, fine: float = FINE) -> list[Pair]:
     """The lower or the upper part of a range, of the first phase or of the rest, unless the other is much wider.
 
     Where neither split raises the bound, one range would otherwise be cut ever finer, and the bound needs both narrow.
-    step_s: seconds of a step of width in the later phases, which are cut just below whole steps; 0: anywhere.
+    step_s: seconds of a step of width in the later phases, which are cut just below whole steps; 0: anywhere. fine: of
+    a node's bound: a range that is narrower is not split.
     """
     ranges = (("ready", node.ranges.ready), ("rest", node.ranges.rest))
-    least = max(FINE * node.value, NARROWER * max(high - low for _, (low, high) in ranges))
+    least = max(fine * node.value, NARROWER * max(high - low for _, (low, high) in ranges))
     pairs: list[Pair] = []
     for name, (low, high) in ranges:
         if high - low > least:

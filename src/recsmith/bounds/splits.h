@@ -1,4 +1,4 @@
-/* The cheapest way to cover the columns of a table with pieces, for compiled code of bounds. */
+/* What a table costs by the prices of pieces: the cheapest way to cover its columns, and options. For compiled code of bounds. */
 #ifndef RECSMITH_SPLITS_H
 #define RECSMITH_SPLITS_H
 #include "../planners/arrays.h"
@@ -49,6 +49,14 @@ static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps
         }
     }
     for (i64 m = 0; m < modes; m++) least[m] = best[(steps - 1) * modes + m];
+}
+
+/* What options cost (options,), by what each of a pair of pieces (options, pairs) does, and how often an option has it. */
+static void price_options(const f64 *cost, const f64 *count, i64 options, i64 pairs, f64 *row) {
+    for (i64 o = 0; o < options; o++) {
+        row[o] = 0;
+        for (i64 i = o * pairs; i < (o + 1) * pairs; i++) row[o] += count[i] > 0 ? cost[i] * count[i] : 0;
+    }
 }
 
 /* The cheapest last piece of so many, each beside what it leaves. */

@@ -39,7 +39,7 @@ MANY_REACH = 1.1  # the same where tables are many: gaps are small, and there is
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
 # last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
-HOST_TRIAL, HOST_GAIN = 3, 2e-4  # a third of it shows whether it pays: whether the bound has risen by such a part
+HOST_TRIAL, HOST_GAIN = 1 / 6, 2e-4  # a sixth of it shows whether it pays: whether the bound has risen so
 MOST_SELECTIONS = 3  # of what tables select in the lowest nodes, for searches to begin with
 HEAVY = 1.1  # times the first bound: where the search over spreads of a heavy table reaches it, others lag behind
 HEAVY_TRIALS = ((1 / 6, 1.0), (1 / 3, HEAVY))  # shares of its work, and times the first bound that it reaches by then
@@ -213,17 +213,27 @@ def told_apart(
 ) -> PhaseBranching | HostBranching:  # fmt: skip
     """The search with the highest bound: the best of some searches, or with two hosts told apart, if that soon is.
 
-    That goes on from the best one without prices by levels.
+    That begins with the open nodes of the best one without prices by levels, those that use the same groups as one; or,
+    if that gains nothing, with these nodes as they are, whose bounds joined ones may lie far below.
     """
-    best = _highest(searches)
+    best, plain = _highest(searches), highest_plain(searches)
+    ahead: PhaseBranching | HostBranching = best
+    for joined in (True, False):
+        hosts = host_branching(evaluator, plain, joined=joined) if plain else None
+        if hosts is None:
+            break
+        solve(hosts, int(HOST_TRIAL * work), enough, keep_on)
+        if hosts.bound > (1 + HOST_GAIN) * best.bound:
+            solve(hosts, work, enough, keep_on)
+            return hosts
+        ahead = hosts if hosts.bound > ahead.bound else ahead
+    return ahead
+
+
+def highest_plain(searches: Sequence[PhaseBranching | HeavyTableBound]) -> PhaseBranching | None:
+    """The search over the seconds of the phases that has the highest bound without prices by levels, if any."""
     plain = [each for each in searches if isinstance(each, PhaseBranching) and each.prices.suits_fillings()]
-    hosts = host_branching(evaluator, _highest(plain)) if plain else None
-    if hosts is None:
-        return best
-    solve(hosts, work // HOST_TRIAL, enough, keep_on)
-    if hosts.bound > (1 + HOST_GAIN) * best.bound:
-        solve(hosts, work, enough, keep_on)
-    return hosts if hosts.bound > best.bound else best
+    return _highest(plain) if plain else None
 
 
 def _highest(searches: Sequence[PhaseBranching | HeavyTableBound]) -> PhaseBranching:

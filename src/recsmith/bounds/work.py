@@ -19,7 +19,7 @@ EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many 
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 MANY_WORK = 2_000_000_000  # the same beyond MANY_TABLES, whose nodes take more work: as much as for a certificate
 FILLING_WORK = 3_000_000_000  # numbers at most for fillings of a rank, where tables are few: about a second
-HOST_WORK = 5_000_000_000  # numbers at most where two hosts are told apart: about a second
+HOST_WORK = 10_000_000_000  # numbers at most where two hosts are told apart, twice as many as else: about a second
 HEAVY_WORK = 2_000_000_000  # numbers at most for the heaviest table: a quarter of a second
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
 
@@ -91,4 +91,4 @@ def filling_work(problem: Problem) -> int:
 
 def host_work(problem: Problem) -> int:
     """Numbers that the search which tells two hosts apart works on after it."""
-    return min(HOST_WORK, PHASE_WORK * len(problem.tables) ** 3)
+    return min(HOST_WORK, 2 * PHASE_WORK * len(problem.tables) ** 3)
