@@ -102,11 +102,11 @@ def charged_prices(
             kept, all_ = share * later, first + last
             worth = at_least((all_ - kept + at_least(all_ + kept, 3) * 4 * ROUNDING)[beside] / own[beside], 3)
             fill, rest = float(worth.max(initial=0.0)), Fraction(proof.rest) - Fraction(share) * later_worth
-            unused = min((Fraction(proof.ready) - Fraction(fill)) * Fraction(end) for end in plans.ready)
-            unused += min(rest * Fraction(end) for end in plans.rest) + more
-            kept = at_most(fill * own[big] + kept[big], 3)
-            alone = np.nextafter(double_below(unused) + kept, -np.inf)
-            price[big] = np.maximum(price[big], alone)
+            for each in {fill, max(fill, proof.ready)}:  # any number that is as high is valid
+                unused = min((Fraction(proof.ready) - Fraction(each)) * Fraction(end) for end in plans.ready)
+                unused += min(rest * Fraction(end) for end in plans.rest) + more
+                alone = double_below(unused) + at_most(each * own[big] + kept[big], 3)
+                price[big] = np.maximum(price[big], np.nextafter(alone, -np.inf))
     return np.where(allowed, price, np.inf)
 
 
