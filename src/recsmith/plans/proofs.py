@@ -39,9 +39,10 @@ class ShareWorth:
         whole = self.kind != "count" or (self.by >= 1 and float(self.by).is_integer())
         check_rules(
             None if LEAST_NUMBER <= self.by <= MOST_NUMBER and (self.by <= 0.5 or self.kind == "count") and whole
-            else f"a proof counts shares by {self.kind} {self.by}; these are above 0 and at most 0.5, counts are whole",
+            else f"a proof counts shares by {self.kind} {self.by}; these go from {LEAST_NUMBER:g} to 0.5, "
+            "and counts are whole",
             None if 0 <= self.worth <= MOST_NUMBER
-            else f"a share of a rank is worth {self.worth} in a proof; it is 0 or more, and finite",
+            else f"a share of a rank is worth {self.worth} in a proof; it is from 0 to {MOST_NUMBER:g}",
         )  # fmt: skip
 
 
@@ -58,9 +59,9 @@ class StepWorth:
     def __post_init__(self) -> None:
         check_rules(
             None if LEAST_NUMBER <= self.seconds <= MOST_NUMBER
-            else f"a step of width takes {self.seconds} s in a proof; it is more than 0, and finite",
+            else f"a step of width takes {self.seconds} s in a proof; it is from {LEAST_NUMBER:g} to {MOST_NUMBER:g}",
             None if 0 <= self.worth <= MOST_NUMBER
-            else f"a second of whole steps is worth {self.worth} in a proof; it is 0 or more, and finite",
+            else f"a second of whole steps is worth {self.worth} in a proof; it is from 0 to {MOST_NUMBER:g}",
         )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ class LargePiece:
     def __post_init__(self) -> None:
         check_rules(
             None if 0 <= self.worth <= MOST_NUMBER
-            else f"a large piece is worth {self.worth} s in a proof; it is 0 or more, and finite",
+            else f"a large piece is worth {self.worth} s in a proof; it is from 0 to {MOST_NUMBER:g}",
         )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ class LeafProof:
         numbers = (self.ready, self.rest, self.byte, *(share for shares in self.mix for share in shares))
         check_rules(
             None if all(0 <= each <= MOST_NUMBER for each in numbers)
-            else "a multiplier or a share is below 0 or not finite; a proof has none",
+            else f"a multiplier or a share is below 0 or above {MOST_NUMBER:g}; a proof has none",
             None if len(self.large) <= MOST_LARGE
             else f"a proof has {len(self.large):,} large pieces; they are at most {MOST_LARGE}",
         )  # fmt: skip
@@ -126,7 +127,7 @@ class HostWorth:
     def __post_init__(self) -> None:
         check_rules(
             None if all(0 <= each <= MOST_NUMBER for each in (self.ready, self.rest)) and abs(self.own) <= MOST_NUMBER
-            else "a multiplier of a host is below 0 or not finite; a proof has none",
+            else f"a multiplier of a host is below 0 or above {MOST_NUMBER:g}; a proof has none",
         )  # fmt: skip
 
 
@@ -158,7 +159,7 @@ class LevelPlane:
             None if 0 <= self.paid <= 1
             else f"pieces pay for {self.paid} of a launch in a proof; it is a part from 0 to 1",
             None if all(0 <= each <= MOST_NUMBER for group in self.shares for level in group for each in level)
-            else "a share of a level is below 0 or not finite; a proof has none",
+            else f"a share of a level is below 0 or above {MOST_NUMBER:g}; a proof has none",
         )  # fmt: skip
 
 
@@ -239,7 +240,7 @@ class PlacesProof:
         numbers = (self.price, self.seconds, *(share for shares in self.mix for share in shares))
         check_rules(
             None if all(0 <= each <= MOST_NUMBER for each in numbers)
-            else "a price, seconds or a share of a plane are below 0 or not finite; a proof has none",
+            else f"a price, seconds or a share of a plane are below 0 or above {MOST_NUMBER:g}; a proof has none",
         )  # fmt: skip
 
 
@@ -300,7 +301,8 @@ class ProofTree:
     def __post_init__(self) -> None:
         check_rules(
             None if 0 <= self.seconds <= self.below <= MOST_NUMBER
-            else f"it certifies {self.seconds} s of plans below {self.below} s; certified is no more than that",
+            else f"it certifies {self.seconds} s of plans below {self.below} s; certified is no more than that, "
+            f"and that is at most {MOST_NUMBER:g} s",
             None if 0 < len(self.parts) <= MOST_PARTS
             else f"it has {len(self.parts):,} parts; they are 1 to {MOST_PARTS:,}",
         )  # fmt: skip
