@@ -41,7 +41,7 @@ def certificate() -> Certificate:
 def test_a_certificate_proves_nearly_the_printed_bound_again(certificate: Certificate, tmp_path: Path):
     printed, cost = certificate.plan.bound.value_s, certificate.plan.cost.total_s
     assert printed is not None
-    assert 0.98 * printed <= certificate.tree.seconds <= cost
+    assert (1 - 1e-5) * printed <= certificate.tree.seconds <= cost
     assert len(certificate.tree.parts) > 5
     save_certificate(certificate, tmp_path / "proof.json")
     again = check_certificate(tmp_path / "proof.json")
@@ -188,7 +188,7 @@ def test_shares_that_add_up_to_more_than_one_are_refused(certificate: Certificat
 @pytest.mark.parametrize("change", [{"ready": -1.0}, {"rest": float("nan")}, {"byte": float("inf")}])
 def test_multipliers_below_zero_are_no_proof(change: dict[str, float], certificate: Certificate):
     proof = next(part.proof for part in certificate.tree.parts if part.proof is not None)
-    with pytest.raises(UsageError, match="below 0 or not finite"):
+    with pytest.raises(UsageError, match="below 0 or above"):
         replace(proof, **change)
 
 

@@ -17,7 +17,7 @@ from support.two_hosts import Took, drawn_mix, drawn_proof, drawn_tree, on_two_h
 from recsmith._compiled import compiled
 from recsmith._types import Floats
 from recsmith.analyses import certificates
-from recsmith.analyses.certificates import certified_tree, certify, check_certificate, tree_of
+from recsmith.analyses.certificates import certified_tree, check_certificate, tree_of
 from recsmith.analyses.checked_hosts import all_of, host_seconds, told_apart
 from recsmith.analyses.checked_prices import Plans
 from recsmith.analyses.checked_statement import NO_PLAN, LevelSeconds, Statement
@@ -244,11 +244,11 @@ def test_plans_are_certified_so_where_that_proves_more(monkeypatch: pytest.Monke
     """Fillings of a rank prove more of these few tables, so they are left out here."""
     monkeypatch.setattr(import_module("recsmith.bounds.lower_bound"), "filled",
                         lambda _, searches, *__: max(searches, key=lambda each: each.bound))  # fmt: skip
-    plan = certificate().plan
-    made = certify(plan, work=10 * WORK).tree
+    evaluator, total = long_bags().evaluator, certificate().plan.cost.total_s
+    made = certified_tree(evaluator, total, 10 * WORK)
     assert made.apart
-    monkeypatch.setattr(certificates, "hosts_reach", lambda *_: None)
-    without = certify(plan, work=10 * WORK).tree
+    monkeypatch.setattr(certificates, "printed_reach", lambda *_: None)
+    without = certified_tree(evaluator, total, 10 * WORK)
     assert not without.apart
     assert without.seconds * 1.002 < made.seconds
 

@@ -6,6 +6,7 @@ finds in it. They may be fewer than the bound that is printed with the plan, whi
 by lifted and bent planes have no certificate yet.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from recsmith.analyses.certified_parts import (
 )
 from recsmith.analyses.checking import check_certifiable, proven_seconds
 from recsmith.bounds.first import always
-from recsmith.bounds.lower_bound import certified_search, hosts_reach
+from recsmith.bounds.lower_bound import certified_search, printed_reach
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.planning.simulate import price_plan
@@ -31,6 +32,7 @@ from recsmith.problems import problem_of
 
 WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a problem of some size
 PROVED_WORK = 60_000_000_000  # the same where a better bound is asked for
+ALIKE = 1e-6  # relative: certified bounds that are so near to the printed one are taken for it
 CLOSE = 1e-9  # relative: by how much the price of a plan may differ from what its file says
 
 
@@ -49,7 +51,7 @@ def certify(plan: Plan | Source, *, work: int = WORK, keep_on: Callable[[], bool
     """
     found = load_plan(plan)
     evaluator = _evaluator(found)
-    tree = certified_tree(evaluator, price_plan(found).total_s, work, keep_on)
+    tree = certified_tree(evaluator, price_plan(found).total_s, work, keep_on, found.bound.value_s or math.inf)
     return Certificate(plan=_bounded(found, tree.seconds), tree=tree)
 
 
@@ -63,13 +65,18 @@ def _bounded(plan: Plan, seconds: float) -> Plan:
 
 
 def certified_tree(
-    evaluator: Evaluator, total_s: float, work: int = WORK, keep_on: Callable[[], bool] = always
+    evaluator: Evaluator, total_s: float, work: int = WORK, keep_on: Callable[[], bool] = always,
+    printed_s: float = math.inf,
 ) -> ProofTree:  # fmt: skip
-    """The proof of a bound of a problem of which a plan of `total_s` seconds is known; the rest is as for `certify`."""
+    """The proof of a bound of a problem of which a plan of `total_s` seconds is known; the rest is as for `certify`.
+
+    printed_s: of the bound that is known. Where the first search proves less, another one looks as far as that did.
+    """
     check_certifiable(evaluator)
     found = [tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on), total_s)]
-    below = hosts_reach(evaluator, total_s)
-    if below is not None and found[0].seconds < total_s and keep_on():
+    enough = min(total_s, printed_s * (1 - ALIKE))
+    below = printed_reach(evaluator, total_s) if found[0].seconds < enough and keep_on() else None
+    if below is not None:
         found.append(tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on, below), below))
     found += [_tree(evaluator, [part], total_s) for part in parts_by_constraints(evaluator)]
     return max(found, key=lambda tree: tree.seconds)

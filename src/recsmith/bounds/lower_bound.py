@@ -12,13 +12,11 @@ from recsmith._install import has_solver
 from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.filling_branching import FillingBranching
 from recsmith.bounds.first import LowerBound, always, best_first, first_bound
-from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.host_branching import HostBranching, host_branching
-from recsmith.bounds.host_prices import can_tell_hosts_apart
 from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
-from recsmith.bounds.phase_prices import table_prices
 from recsmith.bounds.tightening import (
+    MANY_REACH,
     REACH,
     WORK_AT_ONCE,
     filled,
@@ -177,16 +175,13 @@ def certified_search(
     return hosts if hosts.bound > filling.bound else filling
 
 
-def hosts_reach(evaluator: Evaluator, total_s: float) -> float | None:
-    """Seconds up to which a search for a certificate looks that tells two hosts apart; None where it does not.
+def printed_reach(evaluator: Evaluator, total_s: float) -> float | None:
+    """Seconds up to which the search of the printed bound looked, so that a certificate proves as much; None of others.
 
-    Those of the printed bound: how the first ranges are cut decides much, and so a certificate proves as much. (Where a
-    gap can be closed, that takes a search that looks no further than the known plan of `total_s` seconds.)
+    How the first ranges are cut decides much. (A search that looks no further than the known plan of `total_s` seconds
+    ends elsewhere, often lower, and it alone can close a gap.)
     """
-    value, dominated = first_bound(evaluator).bound.value_s, groups_dominated_by_type(evaluator)
-    if value is None or not may_gain(evaluator) or has_many_tables(evaluator.problem):
+    value = first_bound(evaluator).bound.value_s
+    if value is None or not may_gain(evaluator) or heaviest_table(evaluator) is not None:
         return None
-    if heaviest_table(evaluator) is not None:
-        return None
-    found = can_tell_hosts_apart(table_prices(evaluator, dominated), evaluator.problem)
-    return max(REACH * value, total_s) if found else None
+    return max((MANY_REACH if has_many_tables(evaluator.problem) else REACH) * value, total_s)
