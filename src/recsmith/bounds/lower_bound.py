@@ -152,8 +152,8 @@ def certified_search(
 ) -> PhaseBranching | FillingBranching | HeavyTableBound | HostBranching:  # fmt: skip
     """The search that ends with the highest bound, for certificates: its parts and their multipliers.
 
-    total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on. below: of
-    `hosts_reach`, for a search that goes on with two hosts told apart.
+    total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on. below:
+    `printed_reach`, for a search that ends where that of the printed bound did; two hosts are told apart only then.
     """
     first = first_bound(evaluator)
     price = max((each.price for each in first.promising), default=0.0)
