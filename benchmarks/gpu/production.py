@@ -16,6 +16,7 @@ tables that every rank has whole, and the optimizers that step on them.
 """
 
 import argparse
+import gzip
 import json
 import lzma
 import random
@@ -106,8 +107,9 @@ def shape_of(row: Row) -> Row:
 
 
 def lines_of(path: Path) -> Iterator[Row]:
-    """The lines of a file, packed by xz where its name says so."""
-    with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
+    """The lines of a file, packed by xz or gzip where its name says so."""
+    opens = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
+    with opens(path, "rt") as file:
         yield from map(json.loads, file)
 
 

@@ -4,7 +4,8 @@ python benchmarks/gpu/visit.py OUT --carried .packed --hardware cuda:h200       
 python benchmarks/gpu/visit.py OUT --carried .packed --only host,sequences --seconds 60
 python benchmarks/gpu/visit.py OUT --carried rehearsed --hardware cpu --seconds 20     # a rehearsal, of small jobs
 
-Parts: smoke (a kernel of each kind that the pack holds, beside PyTorch), production, host, sequences, captures, memory.
+Parts: smoke (a kernel of each kind that the pack holds, beside PyTorch), plans (default_plans.py), production, host,
+sequences, captures, memory. What the folder of --carried lacks is left out.
 A part ends when its time is over, and one that the device breaks is started again behind the case that broke it. Rows
 are written as they come into the folder that --work names, so parts go on in a second call on the same machine; OUT
 gets copies of all files every half minute: rows packed by gzip, few files for what a lease sends back.
@@ -21,7 +22,13 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SECONDS = {"smoke": 40.0, "production": 235.0, "host": 70.0, "sequences": 70.0, "captures": 75.0, "memory": 30.0}
+SECONDS = {
+    "smoke": 40.0, "plans": 150.0, "production": 85.0, "host": 70.0, "sequences": 70.0, "captures": 75.0,
+    "memory": 30.0,
+}  # fmt: skip
+CARRIED = {
+    "plans": "plans.jsonl.xz", "production": "cases.jsonl.xz", "captures": "jobs.json", "memory": "jobs.json",
+}  # what parts read  # fmt: skip
 COPIED_EVERY_S, AGAIN = 30.0, 6  # seconds between copies; how often a part that the device broke is started again
 GRACE_S = 15.0  # seconds beyond its time after which a part is ended
 BROKEN = 3  # exit code of a part whose device no longer answers
@@ -30,7 +37,7 @@ BROKEN = 3  # exit code of a part whose device no longer answers
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--carried", type=Path, required=True, help="folder with cases.jsonl.xz and jobs.json")
+    parser.add_argument("--carried", type=Path, required=True, help="folder of what the parts read")
     parser.add_argument("--work", type=Path, default=Path("/tmp/visit"))
     parser.add_argument("--hardware", default="cuda")
     parser.add_argument("--only", help="parts, with commas between")
@@ -44,6 +51,9 @@ def main() -> None:
         seconds = min(options.seconds or SECONDS[part], ends - time.monotonic() - GRACE_S)
         if seconds < 5:
             print(f"{part}: no time is left", flush=True)
+            continue
+        if part in CARRIED and not (options.carried / CARRIED[part]).exists():
+            print(f"{part}: {options.carried} has no {CARRIED[part]}", flush=True)
             continue
         begun = time.monotonic()
         done = ended(part, seconds, options)
@@ -87,10 +97,11 @@ def waited(process: subprocess.Popen[bytes], ends: float, options: argparse.Name
 def words_of(part: str, seconds: float, options: argparse.Namespace) -> list[str]:
     work, carried, device = options.work, options.carried, options.hardware.partition(":")[0]
     small = ["--shrink", "256"] if device == "cpu" else []
+    measure = ["--hardware", options.hardware, "--seconds", seconds - 12]
     words: dict[str, list[object]] = {
         "smoke": ["smoke.py", "--device", device],
-        "production": ["production.py", "measure", carried / "cases.jsonl.xz", work / "production.jsonl",
-                       "--hardware", options.hardware, "--seconds", seconds - 12],
+        "plans": ["production.py", "measure", carried / "plans.jsonl.xz", work / "plans.jsonl", *measure],
+        "production": ["production.py", "measure", carried / "cases.jsonl.xz", work / "production.jsonl", *measure],
         "host": ["host_memory.py", work / "host.jsonl", "--device", device, "--seconds", seconds - 5, *small],
         "sequences": ["sequences.py", work / "sequences.jsonl", "--device", device, "--seconds", seconds - 5, *small],
         "captures": ["captures.py", "measure", carried / "jobs.json", work / "captures", "--seconds", seconds],

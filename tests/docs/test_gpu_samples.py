@@ -1,8 +1,10 @@
 """Rows of a visited GPU and the scripts that read them: factors and classes, packed rows, refusals beside our rule."""
 
+import gzip
 import importlib.util
 import json
 import lzma
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,11 +51,49 @@ def test_a_factor_of_each_class_is_of_half_of_the_cases_and_errors_of_the_other(
     assert lines["one factor"][1].strip() != "0.0%"
 
 
+def test_plans_are_compared_by_the_kernels_that_ranks_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks" / "gpu")
+    for name in ("production", "held_apart"):  # which this script imports; another folder has a production, too
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    plans, rows = tmp_path / "plans.jsonl", tmp_path / "rows.jsonl.gz"
+    common = {"row": "8x4", "job": "8x4-1", "told_s": 4.0, "cases": {}}
+    own = {"planner": "auto", "ranks": ["rank-a", None], "copies": None, "comm": [[1.0, 0.0], [0.5, 1.0]]}
+    peer = {
+        "planner": "torchrec",
+        "ranks": ["rank-a", "rank-b"],
+        "copies": "copies-c",
+        "comm": [[1.0, 0.0], [0.0, 0.0]],
+    }
+    unknown = {"planner": "neuroshard", "ranks": ["rank-none", None], "copies": None, "comm": [[0.0, 0.0]] * 2}
+    none = {"row": "8x4", "job": "8x4-1", "planner": "cost_greedy", "error": "no room"}
+    lines = [
+        common | own,
+        common | peer | {"cases": {"copies-c": {"kind": "copies", "optimizer": "adam"}}},
+        common | unknown,
+        none,
+    ]
+    plans.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    kernel = {"status": "ok", "forward_s": 1.0, "backward_s": 2.0}
+    measured = [
+        {"key": "rank-a"} | kernel, {"key": "rank-b"} | kernel | {"backward_s": 3.0},
+        {"key": "copies-c"} | kernel | {"clear_s": 0.25, "step_s": {"adam": 0.75, "sgd": 9.0}},
+    ]  # fmt: skip
+    rows.write_bytes(gzip.compress("".join(json.dumps(each) + "\n" for each in measured).encode()))
+    lines = list(script("default_plans").report(plans, rows))
+    # own: 3 of kernels and 1 of links; peer: rank b takes 4 and the copies 4, and 1 of links
+    assert [line for line in lines if line.startswith("| 8x4 ")] == [
+        "| 8x4 | 1 | no plan | no plan | +125.0% | no plan |", "| 8x4 | 1 | no plan | no plan | +166.7% | no plan |"
+    ]  # fmt: skip
+    assert lines[0] == "2 of 4 plans measured; 1 were not found"
+
+
 def test_rows_are_read_packed_and_plain(tmp_path: Path):
     production = script("production")
     (tmp_path / "rows.jsonl").write_text('{"key": "a"}\n{"key": "b"}\n')
     (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress((tmp_path / "rows.jsonl").read_bytes()))
-    assert list(production.lines_of(tmp_path / "rows.jsonl.xz")) == list(production.lines_of(tmp_path / "rows.jsonl"))
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress((tmp_path / "rows.jsonl").read_bytes()))
+    plain, *packed = (list(production.lines_of(tmp_path / f"rows.jsonl{end}")) for end in ("", ".xz", ".gz"))
+    assert packed == [plain, plain]
 
 
 def test_an_illegal_instruction_is_told_by_its_reason():
