@@ -1,6 +1,7 @@
 """One visit of a lent GPU: every part in a process of its own, with a time of its own, the most telling part first.
 
 python benchmarks/gpu/visit.py OUT --carried .packed --hardware cuda:h200              # there
+python benchmarks/gpu/visit.py OUT --carried .packed --begun samples/h200-production   # what that visit had no time for
 python benchmarks/gpu/visit.py OUT --carried .packed --only host,sequences --seconds 60
 python benchmarks/gpu/visit.py OUT --carried rehearsed --hardware cpu --seconds 20     # a rehearsal, of small jobs
 
@@ -13,6 +14,7 @@ gets copies of all files every half minute: rows packed by gzip, few files for w
 
 import argparse
 import gzip
+import lzma
 import os
 import shutil
 import subprocess
@@ -38,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--carried", type=Path, required=True, help="folder of what the parts read")
+    parser.add_argument("--begun", type=Path, help="folder of an earlier visit, whose rows and jobs are not made again")
     parser.add_argument("--work", type=Path, default=Path("/tmp/visit"))
     parser.add_argument("--hardware", default="cuda")
     parser.add_argument("--only", help="parts, with commas between")
@@ -46,6 +49,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     options.work.mkdir(parents=True, exist_ok=True)
+    if options.begun:
+        begin(options.begun, options.work)
     ends = time.monotonic() + options.whole
     for part in options.only.split(",") if options.only else SECONDS:
         seconds = min(options.seconds or SECONDS[part], ends - time.monotonic() - GRACE_S)
@@ -59,6 +64,20 @@ def main() -> None:
         done = ended(part, seconds, options)
         print(f"== {part}: {done}, {time.monotonic() - begun:.0f} s of {seconds:.0f}", flush=True)
     copy(options.work, options.out)
+
+
+def begin(earlier: Path, work: Path) -> None:
+    """What an earlier visit brought, where this one holds nothing yet: its parts go on from there."""
+    for name, there in (("host", "host.jsonl"), ("sequences", "sequences.jsonl"), ("production", "rows.jsonl.xz")):
+        target = work / f"{name}.jsonl"
+        if (earlier / there).exists() and not target.exists():
+            with (lzma.open if there.endswith(".xz") else open)(earlier / there, "rb") as file:
+                target.write_bytes(file.read())
+    if (archive := earlier / "captures.tar.gz").exists() and not (work / "captures").exists():
+        with tarfile.open(archive) as packed:
+            packed.extractall(work, filter="data")
+    if (earlier / "memory").is_dir() and not (work / "memory").exists():
+        shutil.copytree(earlier / "memory", work / "memory")
 
 
 def ended(part: str, seconds: float, options: argparse.Namespace) -> str:
