@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from recsmith import problems
@@ -14,7 +14,7 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.files import Source
-from recsmith.planners import Budget, OnImprove, Planner, Solution
+from recsmith.planners import OnImprove, Planner, Solution
 from recsmith.planning.advice import AdviceBudget
 from recsmith.planning.contradictions import Question, any_plan, contradiction
 from recsmith.planning.feasibility import check_feasible, what_helps
@@ -86,71 +86,118 @@ def plan_with(
     on_problem: Callable[[Evaluator], object] | None = None,
 ) -> Result:
     """`plan`, with the options of the search in one noun. on_problem: hears of each problem before it is searched."""
-    begun = time.perf_counter()
-    workload, cluster = load_workload(workload), load_cluster(cluster)
-    if workload.index_dedup == "auto":
-        half = replace(options, time_limit_s=options.time_limit_s and options.time_limit_s / len(DEDUP_CHOICES))
-        return deduplicated_where_it_pays(
-            workload,
-            lambda one: plan_with(
-                half, one, cluster, planner=planner, constraints=constraints, start=start, on_improve=on_improve,
-                prove=prove, on_bound=on_bound, on_proof=on_proof, on_problem=on_problem,
-            ),
-        )  # fmt: skip
-    model, searcher = find_cost_model(options.cost_model), find_planner(planner)
-    limits = Constraints() if constraints is None else problems.load_constraints(constraints)
-    if limits.stash is not None and limits.stash.dense is None:
-        shared = replace(options, time_limit_s=options.time_limit_s and options.time_limit_s / MOST_SEARCHES)
+    asked = _Asked(options, planner, start, prove, on_improve, on_bound, on_proof, on_problem)
+    return asked.plan(load_workload(workload), load_cluster(cluster), constraints)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A search as it was asked for, besides tables, devices and constraints. begun: by time.perf_counter."""
+
+    options: SearchOptions
+    planner: str | Planner
+    start: Plan | Source | None
+    prove: bool
+    on_improve: OnImprove | None
+    on_bound: OnBound | None
+    on_proof: Callable[[str], object] | None
+    on_problem: Callable[[Evaluator], object] | None
+    begun: float = field(default_factory=time.perf_counter)
+
+    def one_of(self, searches: int) -> "_Asked":
+        """One of several searches that share the time limit; it begins now."""
+        limit_s = self.options.time_limit_s
+        shared = replace(self.options, time_limit_s=limit_s and limit_s / searches)
+        return replace(self, options=shared, begun=time.perf_counter())
+
+    def plan(self, workload: Workload, cluster: Cluster, constraints: Constraints | Source | None) -> Result:
+        """The best plan, of all searches where a switch is left open: equal ids, or what rests in host memory."""
+        limits = Constraints() if constraints is None else problems.load_constraints(constraints)
+        if workload.index_dedup == "auto":
+            return deduplicated_where_it_pays(
+                workload, lambda decided: self.one_of(len(DEDUP_CHOICES)).plan(decided, cluster, limits)
+            )
+        if limits.stash is not None and limits.stash.dense is None:
+            return self._stashed(workload, cluster, limits)
+        return self._searched(workload, cluster, limits)
+
+    def _stashed(self, workload: Workload, cluster: Cluster, limits: Constraints) -> Result:
+        """The best of plans for several reserves."""
+
+        def beside(wide: Space) -> Result:
+            one = self.one_of(MOST_SEARCHES)
+            alone = replace(one, options=replace(one.options, space=wide), prove=False, on_improve=None, on_bound=None,
+                            on_proof=None, on_problem=None)  # fmt: skip
+            return alone.plan(workload, cluster, replace(limits, stash=None))
+
         return stashed_where_it_pays(
-            workload, cluster, limits,
-            lambda there, kept: plan_with(
-                shared, workload, there, planner=planner, constraints=kept, start=start, on_improve=on_improve,
-                prove=prove, on_bound=on_bound, on_proof=on_proof, on_problem=on_problem,
-            ),
-            lambda wide: plan_with(
-                replace(shared, space=wide), workload, cluster, planner=planner,
-                constraints=replace(limits, stash=None), start=start,
-            ),
-            options.space or Space(),
+            workload, cluster, limits, lambda there, kept: self.one_of(MOST_SEARCHES).plan(workload, there, kept),
+            beside, self.options.space or Space(),
         )  # fmt: skip
-    question = Question(workload, cluster, options.space)
-    advice = AdviceBudget(begun + (options.time_limit_s or inf), on_proof)
-    try:
-        problem = problems.build_problem(workload, cluster, options.space, limits)
-        evaluator = model.compile(problem)
-        if on_problem is not None:
-            on_problem(evaluator)
-        check_feasible(evaluator, model, advice)
-    except (NoChoiceLeft, Infeasible) as error:
-        raise contradiction(question, limits, error) from None
-    try:
-        solution = searcher.plan(
-            problem, evaluator, seed=options.seed, budget=_budget(options, begun, prove),
-            start=None if start is None else _start_footprint(problem, load_plan(start)),
-            on_improve=whole_steps(on_improve, workload, cluster),
+
+    def _searched(self, workload: Workload, cluster: Cluster, limits: Constraints) -> Result:
+        """The plan of a single search, with its bound."""
+        model, searcher = find_cost_model(self.options.cost_model), find_planner(self.planner)
+        question = Question(workload, cluster, self.options.space)
+        advice = AdviceBudget(self.begun + (self.options.time_limit_s or inf), self.on_proof)
+        try:
+            evaluator = self._compiled(question, limits, model)
+            check_feasible(evaluator, model, advice)
+        except (NoChoiceLeft, Infeasible) as error:
+            raise contradiction(question, limits, error) from None
+        problem = evaluator.problem
+        try:
+            solution = self._solution(evaluator, searcher)
+        except Infeasible as error:
+            helps = what_helps(problem, model, advice=advice, proof=str(error))
+            raise contradiction(question, limits, Infeasible(f"{error} {helps}")) from None
+        except NoPlanFound as error:
+            solution = _constrained(question, problem, evaluator, searcher.name, error)
+        if searcher.name not in PLANNERS:
+            check_solution(problem, solution, searcher.name)
+        made = make_plan(
+            evaluator, solution.footprint, planner=searcher.name, cost_model=model.name,
+            bound=self._bound(evaluator, solution),
         )  # fmt: skip
-    except Infeasible as error:
-        helps = what_helps(problem, model, advice=advice, proof=str(error))
-        raise contradiction(question, limits, Infeasible(f"{error} {helps}")) from None
-    except NoPlanFound as error:
-        solution = _constrained(question, problem, evaluator, searcher.name, error)
-    if searcher.name not in PLANNERS:
-        check_solution(problem, solution, searcher.name)
-    bound = solution.bound
-    if prove and bound is None:
-        bound = _proven(evaluator, solution, begun, options.time_limit_s, on_bound)
-    made = make_plan(evaluator, solution.footprint, planner=searcher.name, cost_model=model.name, bound=bound)
-    broken = problems.broken_constraint(problem.constraints, made.placements, problem.tables, cluster)
-    if broken:
-        raise NoPlanFound(f"planner {searcher.name} found only a plan that breaks a constraint: {broken}; use auto")
-    return Result(
-        plan=made,
-        elapsed_s=time.perf_counter() - begun,
-        iterations=solution.iterations,
-        truncated=solution.truncated,
-        members=solution.members,
-        left_out=solution.left_out,
-    )
+        _check_kept(problem, made)
+        return Result(
+            plan=made, elapsed_s=time.perf_counter() - self.begun, iterations=solution.iterations,
+            truncated=solution.truncated, members=solution.members, left_out=solution.left_out,
+        )  # fmt: skip
+
+    def _compiled(self, question: Question, limits: Constraints, model: CostModel) -> Evaluator:
+        """The problem as its cost model prices it; NoChoiceLeft where constraints leave a table no place."""
+        evaluator = model.compile(problems.build_problem(question.workload, question.cluster, question.space, limits))
+        if self.on_problem is not None:
+            self.on_problem(evaluator)
+        return evaluator
+
+    def _solution(self, evaluator: Evaluator, searcher: Planner) -> Solution:
+        """What the planner finds; a time limit is shared with the proof."""
+        problem, budget = evaluator.problem, self.options.budget
+        if self.prove and budget.time_limit_s is not None:
+            budget = replace(budget, time_limit_s=(1 - PROOF_SHARE) * budget.time_limit_s)
+        return searcher.plan(
+            problem, evaluator, seed=self.options.seed, budget=budget.less(time.perf_counter() - self.begun),
+            start=None if self.start is None else _start_footprint(problem, load_plan(self.start)),
+            on_improve=whole_steps(self.on_improve, problem.workload, problem.cluster),
+        )  # fmt: skip
+
+    def _bound(self, evaluator: Evaluator, solution: Solution) -> Bound | None:
+        """The bound that the search proved, or a better one where it is asked for; None for that of the cost model."""
+        if not self.prove or solution.bound is not None:
+            return solution.bound
+        limit_s = self.options.time_limit_s
+        beside_s = sequence_seconds(evaluator.problem.workload, evaluator.problem.cluster)
+
+        def in_time() -> bool:
+            return limit_s is None or time.perf_counter() - self.begun < limit_s
+
+        def hear(total_s: float, bound_s: float) -> None:
+            if self.on_bound is not None:
+                self.on_bound(total_s + beside_s, bound_s + beside_s)
+
+        return prove_bound(evaluator, solution.total_s, in_time, hear)
 
 
 def _constrained(
@@ -172,29 +219,11 @@ def _constrained(
     ) from None
 
 
-def _budget(options: SearchOptions, begun: float, prove: bool) -> Budget:
-    """What is left of the budget; a time limit is shared with the proof."""
-    budget = options.budget
-    if prove and budget.time_limit_s is not None:
-        budget = replace(budget, time_limit_s=(1 - PROOF_SHARE) * budget.time_limit_s)
-    return budget.less(time.perf_counter() - begun)
-
-
-def _proven(
-    evaluator: Evaluator, solution: Solution, begun: float, time_limit_s: float | None, on_bound: OnBound | None
-) -> Bound:
-    """A better bound, looked for until the time limit, or for about a minute."""
-
-    def in_time() -> bool:
-        return time_limit_s is None or time.perf_counter() - begun < time_limit_s
-
-    beside_s = sequence_seconds(evaluator.problem.workload, evaluator.problem.cluster)
-
-    def hear(total_s: float, bound_s: float) -> None:
-        if on_bound is not None:
-            on_bound(total_s + beside_s, bound_s + beside_s)
-
-    return prove_bound(evaluator, solution.total_s, in_time, hear)
+def _check_kept(problem: Problem, made: Plan) -> None:
+    """Refuse a plan of a planner that overlooked a constraint."""
+    broken = problems.broken_constraint(problem.constraints, made.placements, problem.tables, problem.cluster)
+    if broken:
+        raise NoPlanFound(f"planner {made.planner} found only a plan that breaks a constraint: {broken}; use auto")
 
 
 def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
