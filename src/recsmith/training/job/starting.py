@@ -28,7 +28,7 @@ from recsmith.training.job.live import LiveState, moved_line
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
-from recsmith.training.job.preparing import done_by_rank_0, predicted_step, prepare
+from recsmith.training.job.preparing import PreparedRun, done_by_rank_0, predicted_step, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, kept_in
 from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device, set_steps, settle, shard
 from recsmith.training.optimizers.building import set_schedule
@@ -108,11 +108,7 @@ def prepared(
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
     if dist.get_rank() == 0:
-        keep_files(run.model, output)
-        save_run(run, output / "run.json")
-        save_plan(made.plan, output / "plan.json")
-        if there is not None:
-            note_running(output / HOSTS, there, made.plan)
+        _keep_files(made, output, there)
     for line in said:
         log.say({"note": line})
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, made.plan).items()}
@@ -121,15 +117,29 @@ def prepared(
     took = time.perf_counter() - begun
     log.write("start", {"step": progress.step, "seconds": took, "plan": made.plan.digest, **facts})
     if live is not None:
-        progress.saved = live.kept.saved
-        weights, state = (over_ranks(size, dist.ReduceOp.SUM) for size in live.moved_bytes())
-        log.write("moved", {"step": progress.step, "seconds": took, "weights_bytes": weights, "state_bytes": state})
-        log.say({"note": moved_line(weights, state, took)})
+        _tell_moved(log, live, progress, took)
     keeps: dict[str, Keeps] = {system.kept: each.to_raw for system, each in found if system.kept and each is not None}
     job = TrainingJob(
         run, made.plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
     )
     return job, batches
+
+
+def _keep_files(made: PreparedRun, output: Path, there: HostRound | None) -> None:
+    """What the folder of a run holds from its start: files that its model names, the run and its plan as decided."""
+    keep_files(made.run.model, output)
+    save_run(made.run, output / "run.json")
+    save_plan(made.plan, output / "plan.json")
+    if there is not None:
+        note_running(output / HOSTS, there, made.plan)
+
+
+def _tell_moved(log: RunLog, live: LiveState, progress: Progress, took_s: float) -> None:
+    """Say what moved to other ranks, where the job goes on from the state in memory."""
+    progress.saved = live.kept.saved
+    weights, state = (over_ranks(size, dist.ReduceOp.SUM) for size in live.moved_bytes())
+    log.write("moved", {"step": progress.step, "seconds": took_s, "weights_bytes": weights, "state_bytes": state})
+    log.say({"note": moved_line(weights, state, took_s)})
 
 
 def agreed_of_hosts(
