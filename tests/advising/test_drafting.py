@@ -57,6 +57,38 @@ def test_a_label_that_is_a_rating_gets_a_threshold():
     assert "labels: [user]" in drafted_run("r.csv", "run.yaml", label="user")
 
 
+def test_a_draft_for_ratings_in_parquet_reads_them():
+    stars = pyarrow.table({"user": [at % 9 for at in range(90)], "rating": [at % 5 + 1 for at in range(90)]})
+    Path("days/day=1").mkdir(parents=True)
+    parquet.ParquetWriter("days/day=1/a.parquet", stars.schema).close()  # a part without rows
+    parquet.write_table(stars, "days/day=1/b.parquet")
+    text = drafted_run("days", "run.yaml")
+    Path("run.yaml").write_text(text)
+    spec = spec_from_raw(load_run("run.yaml").data.train, "the draft")
+    make_vocabularies([spec], Path("vocabularies"))
+    labels = [block.labels.mean() for block in open_dataset(spec).batches(rank=0, world_size=1, batch_size=90, seed=0)]
+    assert ("positive: 3 " in text, labels) == (True, [pytest.approx(0.6)])
+
+
+def test_columns_that_no_feature_reads_as_they_are_say_why():
+    columns = {
+        "user": pyarrow.array([1, 2, 1]), "clicked": pyarrow.array([0, 1, 0]), "key": pyarrow.array([b"a", b"b", b"a"]),
+        "pair": pyarrow.array([[1, 2], [3, 1], [1, 1]], pyarrow.list_(pyarrow.int64(), 2)),
+        "vector": pyarrow.array([[0.5], [1.5], [0.5]]), "more": pyarrow.array([{"a": 1}, {"a": 2}, {"a": 1}]),
+    }  # fmt: skip
+    parquet.write_table(pyarrow.table(columns), "d.parquet")
+    text = drafted_run("d.parquet", "run.yaml")
+    assert "- {name: pair, vocabulary: vocabularies/pair.arrow}    # 3 different values" in text
+    assert "# key is left out: it holds binary; cast it to text" in text
+    assert "# more is left out: it holds structs; of Parquet a feature reads one `key` of them (docs/data.md)" in text
+    assert "# vector is left out: it holds list<element: double>, no ids" in text
+
+
+def test_hashed_ids_of_64_bits_are_ids():
+    Path("h.csv").write_text("user,clicked\n" + "".join(f"{2**64 - 1 - at % 9},{at % 2}\n" for at in range(90)))
+    assert "- {name: user, vocabulary: vocabularies/user.arrow}    # 9 different values" in drafted_run("h.csv", "r")
+
+
 def test_known_formats_need_no_guess(tmp_path: Path):
     (tmp_path / "ml").mkdir()
     Path("ml/ratings.csv").write_text("userId,movieId,rating,timestamp\n1,2,3,4\n")
@@ -79,6 +111,9 @@ def test_what_cannot_be_drafted_is_refused(text: str, label: str | None, message
     Path("x.csv").write_text(text)
     with pytest.raises(UsageError, match=message):
         drafted_run("x.csv", "run.yaml", label)
+    Path("twice.csv").write_text("user,user,clicked\n1,2,1\n")
+    with pytest.raises(CorruptFile, match=r"'twice.csv' has the column 'user' twice; write it with one of them"):
+        drafted_run("twice.csv", "run.yaml")
     with pytest.raises(UsageError, match=r"cannot read 'none.csv': there is no such file"):
         drafted_run("none.csv", "run.yaml")
     Path("x.jsonl").write_text("{nothing\n")

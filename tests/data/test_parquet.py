@@ -3,6 +3,7 @@
 import importlib
 import struct
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,29 @@ def test_ids_above_the_table_can_be_taken_modulo(foreign: Path):
     user = replace(spec.features[0], ids="modulo")
     read = everything(open_dataset(replace(spec, features=(user, spec.features[1]))))
     assert read.ids["user"].values.tolist() == [3, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([5.0, 4.1, None, float("nan")], [1, 1]),
+        ([5, 4, None, -1], [1, 0, 0]),
+        ([Decimal("5"), Decimal("4.1"), Decimal("4.0"), None], [1, 1, 0]),
+        ([True, False, None, True], [1, 0, 1]),
+    ],
+)
+def test_labels_from_a_value_on_are_1(foreign: Path, values: list[Any], labels: list[int]):
+    parquet.write_table(pyarrow.table(COLUMNS | {"clicked": values}), foreign)
+    assert everything(open_dataset(column_map(foreign, positive=4.1))).labels[:, 0].tolist() == labels
+
+
+def test_ids_that_are_whole_floats_are_ids_as_pandas_has_them_beside_nulls(foreign: Path):
+    parquet.write_table(pyarrow.table(COLUMNS | {"who": [3.0, 1.0, 2.0, None]}), foreign)
+    assert everything(open_dataset(column_map(foreign))).ids["user"].values.tolist() == [3, 1]
+    for wrong in (2.5, float("nan"), 2.0**53):
+        parquet.write_table(pyarrow.table(COLUMNS | {"who": [3.0, 1.0, wrong, None]}), foreign)
+        with pytest.raises(CorruptFile, match="column 'who' holds double; it must hold whole numbers"):
+            everything(open_dataset(column_map(foreign)))
 
 
 def test_damaged_and_foreign_files_are_refused(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -105,6 +105,14 @@ def test_a_path_says_what_it_is(tmp_path: Path):
         open_dataset(ParquetSpec(paths=("ftp://me:secret@host/a.parquet",)))
 
 
+def test_a_mapping_opens_as_its_file_does():
+    raw = spec_to_raw(GENERATED)
+    assert open_dataset(raw).source.digest == open_dataset(GENERATED).source.digest
+    wrong: Any = 5
+    with pytest.raises(UsageError, match="int is no data; give a path, a spec, or a mapping with `format`"):
+        open_dataset(wrong)
+
+
 def test_a_dataset_makes_a_workload_for_the_planner():
     made = schema_workload(open_dataset(GENERATED).schema, batch_size=128, embedding_dim=32)
     table = made.tables[0]

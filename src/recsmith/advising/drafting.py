@@ -57,12 +57,19 @@ def drafted_run(data: str, run: str, label: str | None = None) -> str:
         spec: Any = load_spec(data)
         if not isinstance(spec, ParquetSpec) or _says_its_columns(spec):
             return TOP.format(data=data, seen="", run=run, name=name) + _known(spec)
-        file = ColumnFile(column_files(spec.paths)[0])
-        table, format_ = file.read(0, file.names).slice(0, ROWS), "parquet"
+        table, format_ = _first_part(spec), "parquet"
     columns = looked_at(table)
     body = _of_columns(data, format_, columns, _label(columns, label, data), run)
     seen = f" from its first {table.num_rows:,} rows"
     return TOP.format(data=data, seen=seen, run=run, name=name) + body + BOTTOM
+
+
+def _first_part(spec: ParquetSpec) -> Any:
+    """The first rows that files of columns hold; those of a file without rows where none holds any."""
+    files = [ColumnFile(path) for path in column_files(spec.paths)]
+    parts = ((file, part) for file in files for part, rows in enumerate(file.sizes) if rows)
+    file, part = next(parts, (files[0], None))
+    return file.schema.empty_table() if part is None else file.read(part, file.names).slice(0, ROWS)
 
 
 def _says_its_columns(spec: ParquetSpec) -> bool:
@@ -157,6 +164,8 @@ def _seen(column: LookedColumn) -> str:
 
 
 def _why(column: LookedColumn) -> str:
+    if column.why:
+        return column.why
     return "it holds nothing that a table could have rows for" if column.distinct < 2 else "each row has another value"
 
 

@@ -214,8 +214,8 @@ class TransformedSpec:
         return replace(self, data=self.data.beside(folder))
 
 
-def open_dataset(spec: DataSpec | Source) -> Dataset:
-    """The dataset of a spec, of a spec's file (YAML or JSON), or of data at a path.
+def open_dataset(spec: DataSpec | Source | Raw) -> Dataset:
+    """The dataset of a spec, of a spec's file (YAML or JSON) or its mapping, or of data at a path.
 
     Data at a path: a MovieLens folder; Parquet files that RecSmith wrote, or their folder; Criteo's click logs (.tsv,
     .txt, .gz, day_0), whose tables then have the rows of Criteo Kaggle.
@@ -225,7 +225,10 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
         CorruptFile: the spec or the data is not what it says it is.
         MissingExtra: Parquet is to be read, and pyarrow is not installed.
     """
-    found = load_spec(spec) if isinstance(spec, str | PathLike) else spec
+    if isinstance(spec, str | PathLike):
+        found: Any = load_spec(spec)
+    else:
+        found = spec_from_raw(spec, "the spec") if isinstance(spec, dict) else spec
     if isinstance(found, TransformedSpec):
         source = open_dataset(found.data).source
         return Dataset(TransformedSource(source, found.transforms, found.wrong, found.max_wrong))
@@ -235,8 +238,11 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
 
 
 def source_class(spec: DataSpec) -> Any:
-    """The source that opens the spec of a format."""
-    return next(each for each in map(_format, known(FORMAT)) if each.settings is type(spec))
+    """The source that opens the spec of a format; UsageError where it is no spec."""
+    for each in map(_format, known(FORMAT)):
+        if each.settings is type(spec):
+            return each
+    raise UsageError(f"{type(spec).__name__} is no data; give a path, a spec, or a mapping with `format`")
 
 
 def _format(name: str) -> Any:

@@ -23,7 +23,7 @@ KEPT_BLOCKS = 40  # of a .gz file, passed over on the way to another block: abou
 
 
 def files_of(paths: tuple[str, ...]) -> list[AnyPath]:
-    """The files of some paths; those of a folder in order of names and numbers, hidden ones left out.
+    """The files of some paths; those of a folder in order of names and numbers, without those that begin with . or _.
 
     Raises:
         UsageError: a path does not exist or is a pipe or a device, or a folder is empty.
@@ -32,7 +32,7 @@ def files_of(paths: tuple[str, ...]) -> list[AnyPath]:
     for path in map(path_of, paths):
         if path.is_dir():
             listed: Iterable[AnyPath] = path.iterdir()
-            inside = [each for each in listed if not each.is_dir() and not each.name.startswith(".")]
+            inside = [each for each in listed if not each.is_dir() and not each.name.startswith((".", "_"))]
             if not inside:
                 raise UsageError(f"'{path}' is a folder without files; give the folder that holds the data")
             found += in_order(inside)

@@ -202,3 +202,53 @@ def test_a_row_without_any_label_is_corrupt():
     found = check_spec(labels_of("none.csv"))
     assert (found.samples, found.corrupt) == (1, 1)
     assert "has no label; samples have one at least" in found.examples[0]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_true_false_and_whole_floats_are_read_as_pandas_writes_them(ending: str):
+    path = f"frame.{ending}"
+    Path("frame.csv").write_text("user,price,stars\n42.0,True,true\n,False,FALSE\n7.0,0.5,1\n4.5,1,1\n")
+    rows = [(42.0, True, True), (None, False, False), (7.0, 0.5, 1), (4.5, 1, 1)]
+    lines = [json.dumps(dict(zip(("user", "price", "stars"), row, strict=True))) for row in rows]
+    Path("frame.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    made = spec(path, features=(ColumnFeature(name="user", num_embeddings=50),), positive=None)
+    read = everything(made)
+    assert read.ids["user"].values.tolist() == [42, 7]
+    assert read.ids["user"].lengths.tolist() == [1, 0, 1]
+    assert (read.dense[:, 0].tolist(), read.labels[:, 0].tolist()) == ([1, 0, 0.5], [1, 0, 1])
+    if ending == "csv":
+        assert "has '4.5' in column 'user', which is no whole number of 64 bits" in check_spec(made).examples[0]
+
+
+def test_hashed_ids_of_64_bits_can_be_taken_modulo():
+    user = ColumnFeature(name="user", num_embeddings=10, ids="modulo")
+    Path("hashed.csv").write_text(f"user,stars\n{2**64 - 1},1\n{2**63 + 1},0\n7,1\n")
+    read = everything(spec("hashed.csv", features=(user,), dense=()))
+    assert read.ids["user"].values.tolist() == [(2**64 - 1) % 10, (2**63 + 1) % 10, 7]
+    Path("hashed.csv").write_text(f"user,stars\n{2**64},1\n{2**63},0\n-7,1\n")
+    found = check_spec(spec("hashed.csv", features=(user,), dense=()))
+    assert (found.samples, found.corrupt) == (1, 2)
+    assert "has '18446744073709551616' in column 'user', which is no whole number of 64 bits" in found.examples[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("x.csv", b"user,user,stars\n1,2,1\n", "'x.csv' has the column 'user' twice; write it with one of them"),
+        ("x.csv", b"", "'x.csv' begins with no line that names its columns; write it again, or leave it out"),
+        ("x.csv", b"us\xe9r,stars\n1,1\n", "'x.csv' names its columns in another encoding than UTF-8; write it in"),
+        ("x.json", b' [{"user": 1, "stars": 1}]', "'x.json' holds one array of JSON; write an object a line"),
+    ],
+)
+def test_files_of_another_form_are_told_by_it(name: str, text: bytes, said: str):
+    Path(name).write_bytes(text)
+    with pytest.raises(CorruptFile, match=said):
+        open_dataset(spec(name, features=(ColumnFeature(name="user", num_embeddings=5),), dense=()))
+
+
+def test_what_spark_leaves_beside_its_files_is_no_data():
+    Path("days").mkdir()
+    for name in ("_SUCCESS", ".part-0.csv.crc"):
+        Path("days", name).touch()
+    Path("rows.csv").rename("days/part-0.csv")
+    assert len(everything(spec("days")).sample_ids) == 500

@@ -158,3 +158,13 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(CorruptFile, match=r"c.parquet': column 'user', of vocabulary 'user', holds double"):
         make_vocabularies(["c.yaml"], Path("new"))
     assert not list(Path().glob("*new*")), "nothing is half-written"
+
+
+def test_values_of_which_there_is_no_vocabulary_are_told_by_their_kind():
+    parquet.write_table(pyarrow.table({"key": [b"a", b"b"], "flag": [True, False], "clicked": [0, 1]}), "kinds.parquet")
+    for name, kind in (("key", "binary"), ("flag", "bool")):
+        made = ColumnFeature(name=name, vocabulary=f"kinds/{name}.arrow")
+        with pytest.raises(CorruptFile, match=rf"holds {kind}; a vocabulary is of texts or whole numbers, so cast the"):
+            make_vocabularies(
+                [ParquetSpec(paths=("kinds.parquet",), features=(made,), labels=("clicked",))], Path("kinds")
+            )

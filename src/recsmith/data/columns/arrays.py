@@ -15,6 +15,7 @@ from recsmith.errors import CorruptFile
 from recsmith.units import counted
 
 UNCOUNTED = 2**63 - 1  # ids of a feature that no table has
+EXACT = 2**53  # below it, a float holds any whole number
 
 
 def bags(
@@ -87,6 +88,26 @@ def numbers(
     return values, whole
 
 
+def with_threshold(table: Any, spec: Any) -> Any:
+    """The table whose labels are 0 and 1, where the spec says from what value on they are 1; not those of numbers.
+
+    spec: with labels, number_labels and `positive`. Columns that hold no numbers stay as they are.
+    """
+    if spec.positive is None:
+        return table
+    arrow = pyarrow()
+    types = arrow.types
+    for name in (set(spec.labels) - set(spec.number_labels)) & set(table.column_names):
+        kind = table[name].type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+            continue
+        values = table[name].cast(arrow.float64(), safe=False)
+        given = arrow.compute.if_else(arrow.compute.is_nan(values), None, values)
+        label = arrow.compute.greater_equal(given, spec.positive).cast(arrow.float32())
+        table = table.set_column(table.column_names.index(name), name, label)
+    return table
+
+
 def sample_ids(table: Any, name: str, place: str) -> Ints:
     """A column of the numbers of samples."""
     column = table[name].combine_chunks()
@@ -104,6 +125,11 @@ def _ids(
     """(ids of a feature, how many there are in each row, which rows have a null among them, which is 0 here)."""
     name = feature.key or feature.column or feature.name
     values, lengths, gaps = raw_values(table, feature, place)
+    kind = str(table[name].type)
+    if vocabulary is not None and vocabulary.is_text and ("double" in kind or "float" in kind):  # in CSV 7 may be 7.0
+        raise CorruptFile(
+            f"{place}: column '{name}' holds {kind}, and its vocabulary text; give text, or whole numbers"
+        )
     if feature.ids == "seconds":
         values = _seconds(values, f"{place}: column '{name}'")
     if vocabulary is None:
@@ -142,7 +168,19 @@ def raw_values(table: Any, feature: ColumnFeature, place: str) -> tuple[Any, Any
     column = _chunk(table, name)
     if feature.separator is not None:
         column = split(column, feature.separator, f"{place}: column '{name}'", whole=feature.vocabulary is None)
-    return _flat(column)
+    values, lengths, gaps = _flat(column)
+    return _whole_where_exact(values), lengths, gaps
+
+
+def _whole_where_exact(values: Any) -> Any:
+    """Floats that are whole numbers, as pandas has ids beside nulls, as whole numbers; all else as it is."""
+    arrow = pyarrow()
+    if not arrow.types.is_floating(values.type) or not len(values):
+        return values
+    wide = values.cast(arrow.float64()).to_numpy(zero_copy_only=False)
+    if not (np.abs(wide) < EXACT).all() or (wide != np.floor(wide)).any():
+        return values
+    return arrow.array(wide.astype(np.int64))
 
 
 def split(column: Any, separator: str, what: str, *, whole: bool) -> Any:

@@ -22,8 +22,9 @@ class LookedColumn:
     """A column: what it seems to hold, how many different values, its first ones, and what separates those of a text.
 
     kind: `value` has a vocabulary, `text list` a separator beside it, `list` a list of values in each row; `time` is in
-    seconds or text; `number` is dense; `nothing` tells rows apart no more than their numbers, or not at all. zero_one:
-    whether it holds 0 and 1 alone. skewed: whether its logarithm is better read.
+    seconds or text; `number` is dense; `nothing` tells rows apart no more than their numbers, or not at all. why: it is
+    `nothing`, where its type says so. zero_one: whether it holds 0 and 1 alone. skewed: whether its logarithm is better
+    read.
     """
 
     name: str
@@ -31,6 +32,7 @@ class LookedColumn:
     distinct: int
     shown: tuple[str, ...] = ()
     separator: str | None = None
+    why: str = ""
     zero_one: bool = False
     skewed: bool = False
     least: float | None = None
@@ -51,15 +53,20 @@ def guessed_label(columns: Sequence[LookedColumn]) -> str | None:
 
 def _look(name: str, column: Any) -> LookedColumn:
     types, kind = pyarrow().types, column.type
-    if types.is_list(kind) or types.is_large_list(kind):
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         values = column.flatten()
         found = _look(name, values)
-        return _made(name, values, "list" if found.kind in ("value", "nothing") else "nothing")
+        of_ids = found.kind == "value" or (found.kind == "nothing" and not found.why)
+        return _made(name, values, "list" if of_ids else "nothing", why="" if of_ids else f"it holds {kind}, no ids")
     values = column.drop_null()
     if types.is_dictionary(kind):
         values, kind = values.dictionary_decode(), kind.value_type
-    if types.is_null(kind) or not len(values) or types.is_nested(kind):
+    if types.is_null(kind) or not len(values):
         return LookedColumn(name=name, kind="nothing", distinct=0)
+    if types.is_map(kind) or types.is_struct(kind):
+        held = "maps" if types.is_map(kind) else "structs"
+        why = f"it holds {held}; of Parquet a feature reads one `key` of them (docs/data.md)"
+        return LookedColumn(name=name, kind="nothing", distinct=0, why=why)
     if types.is_temporal(kind):
         return _made(name, values, "time")
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
@@ -86,7 +93,7 @@ def _look_at_numbers(name: str, values: Any) -> LookedColumn:
 def _look_at_text(name: str, values: Any) -> LookedColumn:
     arrow = pyarrow()
     if not (arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type)):
-        return LookedColumn(name=name, kind="nothing", distinct=0)
+        return LookedColumn(name=name, kind="nothing", distinct=0, why=f"it holds {values.type}; cast it to text")
     if _are_times(values):
         return _made(name, values, "time")
     for separator in SEPARATORS:

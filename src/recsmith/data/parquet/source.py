@@ -10,7 +10,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.data.batch import DataSchema
-from recsmith.data.columns.arrays import sample_ids
+from recsmith.data.columns.arrays import sample_ids, with_threshold
 from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers, single_bags
 from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, opened_files, stored_figures
@@ -84,7 +84,8 @@ class ParquetSource:
         file, part = self.parts[block]
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
         of_part = f"of part {part} of {place}"
-        found = self._reader.samples(table, self._sample_ids(block, table, place), place, of_part)
+        labelled = with_threshold(table, self.spec)
+        found = self._reader.samples(labelled, self._sample_ids(block, table, place), place, of_part)
         short = single_bags(found.samples, self._single)
         if short is not None:
             raise CorruptFile(

@@ -25,6 +25,8 @@ class ParquetSpec:
     missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/models.md).
     number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
     weight: a column with the weights of samples, by which losses and scores count them.
+    positive: a label is 1 where its column is at least this, and 0 below, but for number_labels; none: columns hold
+        labels, 0 to 1.
     sample_id: a column with the numbers of samples; without it they are counted along the files.
     An empty id or list is an empty bag, an empty dense value 0; a row is corrupt without a label, with a null in a
     list, or with other than one weight an id.
@@ -40,6 +42,7 @@ class ParquetSpec:
     missing_labels: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
     weight: str | None = None
+    positive: float | None = None
     sample_id: str | None = None
     max_corrupt: int = 100
     read_gap: int = 0

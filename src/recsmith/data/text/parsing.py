@@ -16,6 +16,7 @@ from recsmith.data.domain import Faults
 from recsmith.errors import CorruptFile
 
 SHOWN = 60  # characters of a line that an error shows
+BOOLEANS = {"true": 1.0, "false": 0.0}  # as pandas, Spark and JSON write them
 Types = Mapping[str, Any]  # by column, pyarrow's type of it
 
 
@@ -136,17 +137,35 @@ def _converted(column: Any, kind: Any, name: str, faults: Faults) -> Any:
     arrow = pyarrow()
     if arrow.types.is_string(kind):
         return column
-    reader: Callable[[str], Any] = int if arrow.types.is_integer(kind) else float
+    whole = bool(arrow.types.is_integer(kind))
     values: list[Any] = column.to_pylist()
-    wrong = np.zeros(len(values), np.bool_)
-    for at, value in enumerate(values):
-        try:
-            values[at] = None if value is None else reader(value)
-        except ValueError:
-            wrong[at], values[at] = True, None
+    read = [None if value is None else _number(value, whole) for value in values]
+    if whole and any(each is not None and each < 0 for each in read):  # no kind holds these beside those from 2^63 on
+        read = [None if each is None or each >= 2**63 else each for each in read]
+    wrong = np.array([each is None and value is not None for each, value in zip(read, values, strict=True)], np.bool_)
     if wrong.any():
         first = column[int(wrong.argmax())].as_py()
-        said = f"has {first[:SHOWN]!r} in column '{name}', which is no number"
+        said = (
+            f"has {first[:SHOWN]!r} in column '{name}', which is no {'whole number of 64 bits' if whole else 'number'}"
+        )
         faults[f"rows without a number in '{name}'"] = wrong, said
+    wide = whole and max((each for each in read if each is not None), default=0) >= 2**63
+    return arrow.array(read, arrow.uint64() if wide else kind)
 
-    return arrow.array(values, kind)
+
+def _number(text: str, whole: bool) -> int | float | None:
+    """The number that a text is, or true or false stand for; None where it is none. whole: 42 and 42.0 are, 4.2 not."""
+    if not whole:
+        return BOOLEANS[text.lower()] if text.lower() in BOOLEANS else _read(float, text)
+    found = _read(int, text)
+    if found is None:
+        near = _read(float, text)
+        found = int(near) if near is not None and near.is_integer() and abs(near) < 2**53 else None
+    return found if found is not None and -(2**63) <= found < 2**64 else None
+
+
+def _read(reader: Callable[[str], Any], text: str) -> Any:
+    try:
+        return reader(text)
+    except ValueError:
+        return None

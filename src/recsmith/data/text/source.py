@@ -16,11 +16,13 @@ from recsmith._random import permutation
 from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import DataSchema
+from recsmith.data.columns.arrays import with_threshold
 from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers
 from recsmith.data.criteo.lines import other_than_criteo
 from recsmith.data.domain import Faults
 from recsmith.data.line_files import BLOCK_LINES, LineFile, files_of
+from recsmith.data.parquet.arrow import ENDINGS
 from recsmith.data.source import SampleBlock
 from recsmith.data.text.joining import Joined
 from recsmith.data.text.parsing import csv_table, json_table
@@ -43,13 +45,24 @@ class TextFile:
         self.delimiter = spec.delimiter or ("\t" if ending == ".tsv" else ",")
         self.has_header = not self.is_json and not spec.names
         self.names = spec.names if not self.has_header else self._header()
+        if self.is_json and self.lines.head().lstrip()[:1] == b"[":
+            raise CorruptFile(
+                f"'{path}' holds one array of JSON; write an object a line (pandas: orient='records', lines=True)"
+            )
 
     def _header(self) -> tuple[str, ...]:
         text = self.lines.head().decode("utf-8-sig", "replace")
         try:
-            return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), list[str]()))
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), list[str]())
         except csv.Error as error:
             raise CorruptFile(f"'{self.path}' is no CSV: {error}; its first line names the columns") from None
+        if not names:
+            raise CorruptFile(
+                f"'{self.path}' begins with no line that names its columns; write it again, or leave it out"
+            )
+        if any("\ufffd" in name for name in names):
+            raise CorruptFile(f"'{self.path}' names its columns in another encoding than UTF-8; write it in UTF-8")
+        return tuple(names)
 
     @cached_property
     def _index(self) -> tuple[Ints, int]:
@@ -146,6 +159,9 @@ class _Tables:
         own = [name for name in columns if name not in joined]
         self._own = list(dict.fromkeys([*own, *(each.on for each in self.joins)]))
         for file in self.files:
+            twin = next((name for name in self._own if file.names.count(name) > 1), None)
+            if twin is not None:
+                raise CorruptFile(f"'{file.path}' has the column '{twin}' twice; write it with one of them")
             missing = next((name for name in self._own if name not in file.names), None)
             if missing is not None and not file.is_json:
                 near = did_you_mean(missing, [*file.names, *joined])
@@ -188,7 +204,7 @@ class _Tables:
             )
         for each in self.joins:
             table = each.add(table, self.columns)
-        return _with_labels(table, self.spec), faults, place
+        return with_threshold(table, self.spec), faults, place
 
     def _kind(self, column: str, is_json: bool) -> Any:
         """Pyarrow's type of a column; None in JSON where values say it themselves."""
@@ -200,18 +216,6 @@ class _Tables:
         if is_json:
             return None
         return arrow.int64() if numbers and all(each.ids != "seconds" for each in of) else arrow.string()
-
-
-def _with_labels(table: Any, spec: TextSpec) -> Any:
-    """The table whose labels are 0 and 1, where the spec says from what value on they are 1; not those of numbers."""
-    if spec.positive is None:
-        return table
-    arrow = pyarrow()
-    for name in (set(spec.labels) - set(spec.number_labels)) & set(table.column_names):
-        given = arrow.compute.if_else(arrow.compute.is_nan(table[name]), None, table[name])
-        label = arrow.compute.greater_equal(given, spec.positive).cast(arrow.float32())
-        table = table.set_column(table.column_names.index(name), name, label)
-    return table
 
 
 def _share(spec: TextSpec, rows: int) -> tuple[int, int]:
@@ -239,7 +243,7 @@ def _first_line(text: bytes) -> int:
 def text_files(data: str) -> list[AnyPath]:
     """The files of text at a path that names their columns in itself; none where it is of another format."""
     path = path_of(data)
-    if path.is_dir() and (path / "ratings.csv").exists():
+    if path.is_dir() and ((path / "ratings.csv").exists() or any(each.suffix in ENDINGS for each in path.rglob("*"))):
         return []
     found = files_of((data,)) if path.is_dir() else [path] if path.is_file() else []
     return found if found and all(map(_is_text, found)) else []
@@ -258,6 +262,13 @@ def _skip(row: object) -> str:
     return "skip"
 
 
+def _wide(table: Any) -> list[str]:
+    """Columns that were read as floats because whole numbers of 63 bits do not hold their values: ids, by all looks."""
+    arrow = pyarrow()
+    floats = [name for name in table.column_names if arrow.types.is_float64(table[name].type)]
+    return [name for name in floats if (arrow.compute.max(arrow.compute.abs(table[name])).as_py() or 0) >= 2**63]
+
+
 def first_rows(path: AnyPath, rows: int) -> Any:
     """The first rows of a file of text as pyarrow's table, whose columns have the types that their values say.
 
@@ -268,6 +279,9 @@ def first_rows(path: AnyPath, rows: int) -> Any:
     file = TextFile(path, spec)
     text = file.lines.head(LOOKED_AT)
     whole = text if len(text) < LOOKED_AT else text[: text.rfind(b"\n") + 1]
+    twin = next((name for name in file.names if file.names.count(name) > 1), None)
+    if twin is not None:
+        raise CorruptFile(f"'{path}' has the column '{twin}' twice; write it with one of them")
     try:
         if file.is_json:
             table = arrow.json.read_json(io.BytesIO(whole), arrow.json.ReadOptions(block_size=len(whole) + 1))
@@ -278,6 +292,9 @@ def first_rows(path: AnyPath, rows: int) -> Any:
             reading = arrow.csv.ReadOptions(use_threads=False, block_size=len(whole) + 1)
             converting = arrow.csv.ConvertOptions(strings_can_be_null=True)
             table = arrow.csv.read_csv(io.BytesIO(whole), reading, parsing, converting)
+            if wide := _wide(table):
+                converting.column_types = dict.fromkeys(wide, arrow.string())
+                table = arrow.csv.read_csv(io.BytesIO(whole), reading, parsing, converting)
     except arrow.ArrowInvalid as error:
         raise CorruptFile(f"'{path}' cannot be read: {str(error).splitlines()[0]}; mend it") from None
     return table.slice(0, rows)

@@ -102,6 +102,8 @@ def as_values(values: Any, is_text: bool) -> Any:
         return values.cast(arrow.large_string())
     if not is_text and arrow.types.is_integer(kind):
         return values.cast(arrow.int64(), safe=False)
+    if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_integer(kind)):
+        raise CorruptFile(f"holds {kind}; a vocabulary is of texts or whole numbers, so cast the column to one of them")
     wanted = "text" if is_text else "whole numbers"
     raise CorruptFile(f"holds {kind}, and its vocabulary {wanted}; make the vocabulary of this data")
 

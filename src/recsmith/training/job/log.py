@@ -114,15 +114,19 @@ class RunLog:
 
     def _forget_after(self, step: int) -> None:
         """Drop lines of steps that were lost with the job before, and will be written again."""
-        if not self._file.exists():
+
+        def lost(line: Raw) -> bool:
+            return not isinstance(line.get("step", 0), int) or line.get("step", 0) > step
+
+        self.forget(lost)
+
+    def forget(self, lost: Callable[[Raw], bool]) -> None:
+        """Drop lines of before that are half written, or lost: such as will be written again."""
+        if self.rank or not self._file.exists():
             return
-        lost, kept = False, list[bytes]()
-        for line, event in json_lines(self._file):
-            before = event.get("step", 0) if event is not None else None  # none: it was half written
-            whole = isinstance(before, int) and before <= step and line.endswith(b"\n")
-            lost |= not whole
-            kept += [line] if whole else []
-        if lost:
+        read = list(json_lines(self._file))
+        kept = [line for line, event in read if event is not None and line.endswith(b"\n") and not lost(event)]
+        if len(kept) < len(read):
             replace_file(self._file, b"".join(kept))
 
 

@@ -90,10 +90,10 @@ def test_each_period_is_scored_before_it_is_trained(trained: tuple[Run, dict[str
 
 @pytest.mark.parametrize("update", ["incremental", {"name": "window", "periods": 2}])
 def test_a_resumed_job_ends_with_the_same_bits(tmp_path: Path, update: Any) -> None:
-    run = a_run(tmp_path / "out", update=update)
+    run = a_run(tmp_path / "out", update=update, checkpoint=Checkpointing(every=1, keep=99))
     result = train(run)
     assert result["step"] == (20 if update == "incremental" else 35)
-    for step in (7, 14):
+    for step in (5, 7, 14):  # 5: between two periods
         again = tmp_path / f"from-{step}"
         shutil.copytree(run.output, again)
         shutil.rmtree(again / "model")
@@ -104,7 +104,8 @@ def test_a_resumed_job_ends_with_the_same_bits(tmp_path: Path, update: Any) -> N
         weights = "model/weights.safetensors"
         assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes(), step
         assert of_periods(again) == of_periods(run.output), step
-        assert len(events(again, "period")) == len(events(run.output, "period")), "none is scored again within it"
+        for kind in ("period", "trained"):
+            assert len(events(again, kind)) == len(events(run.output, kind)), "none is told twice"
 
 
 def test_one_rank_and_two_see_the_same_periods(trained: tuple[Run, dict[str, Any]], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
-from recsmith.files import encode
+from recsmith.files import Raw, encode
 from recsmith.scoring.scores import scores_text
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.evaluating import score
@@ -28,6 +28,7 @@ def stretches(
     batches.close()  # periods are read one by one
     update: Any = job.attached["update"].update  # type: ignore[attr-defined]
     first, begun = job.source.within(job.progress.position)
+    job.log.forget(lambda line: _comes_again(line, job.progress.step, first, begun))
     for period in range(first, job.source.periods):
         if not begun:
             score_ahead(job, job.source, period, watchers)
@@ -37,6 +38,18 @@ def stretches(
         spent = {"cpu_s": time.process_time() - cpu_s, "seconds": time.perf_counter() - seconds}
         job.log.write("trained", {"step": job.progress.step, "period": period, **spent, "weights": list(weights)})
         begun = False
+
+
+def _comes_again(line: Raw, step: int, first: int, begun: bool) -> bool:
+    """Whether a line was written after the checkpoint of this step, between two periods: it will be written again.
+
+    first: the period that the job goes on in; begun: whether it was scored before.
+    """
+    period, ahead = line.get("period"), line.get("ahead", 1)
+    if line.get("step") != step or not isinstance(period, int) or not isinstance(ahead, int):
+        return False
+    before = period - ahead + 1  # which period's training the scores came before
+    return {"trained": period >= first, "period": before > first - (not begun)}.get(line.get("event", ""), False)
 
 
 def _batches_of(
