@@ -1,5 +1,6 @@
 """What `plan: auto` chooses on a CPU: whole tables under the learned model, and splits where memory asks for them."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from recsmith.errors import Infeasible, UsageError
-from recsmith.plans import Plan
+from recsmith.plans import Placement, Plan
 from recsmith.training import Run, RunData, RunModel, RunOptimizers, SparseOptimizer
 from recsmith.training.job.run_step import planned_as_run
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
@@ -78,3 +79,15 @@ def test_what_the_run_will_do_is_priced_and_not_bounded(tmp_path: Path, monkeypa
     own = planned_as_run(a_run(tmp_path, seed=1), plan)
     assert own.cost == plan.cost
     assert own.gap is None
+
+
+def test_state_that_no_plan_of_the_run_can_keep_is_told_by_its_table(tmp_path: Path) -> None:
+    from recsmith.training.job.plan_rules import plan_limits
+
+    copied = replace(planned(tmp_path), placements=tuple(
+        Placement(table=name, sharding_type="data_parallel", compute_kernel="dense", ranks=(0, 1)) for name in SIZES
+    ))  # fmt: skip
+    run = a_run(tmp_path, optimizers=RunOptimizers(sparse=SparseOptimizer(name="adam")))  # which no copy has
+    assert plan_limits(a_run(tmp_path), copied, sequences=(), device="cpu").rules
+    with pytest.raises(UsageError, match="has table 'large' as data_parallel, and the run needs table_wise or"):
+        plan_limits(run, copied, sequences=(), device="cuda")

@@ -384,6 +384,11 @@ CHANGED: list[Any] = [
     ),
     ({"model": {"embedding_dim": 16}}, "is of another model: .*; give another output"),
     ({"model": {"embedding_dim": 8, "top": [16, 16]}}, "is of another model: .*; give another output"),
+    needing(
+        "stored",
+        {"model": {"embedding_dim": 8, "compression": [{"method": "hash", "above_rows": 10}]}},
+        "is of another model: its tables are .*, and those of the run .*hashed.*; give another output",
+    ),
     ({"optimizers": {"sparse": {"name": "adagrad"}}}, "optimizers.sparse .* give the run the optimizer"),
     (
         {"model": {"embedding_dim": 8, "bottom": [16], "top": [16], "tables": HALF}},

@@ -7,6 +7,7 @@ under an optimizer that keeps one number a row (each cut has numbers of its own)
 """
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
@@ -67,4 +68,37 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     rules += [rule for system in systems() for rule in system.plan_rules(run, hosts)]
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
-    return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))
+    needed = [rule for rule in rules if not rule.optional]
+    kept = [rule for rule in rules if not rule.optional or _can_be_kept(rule, needed)]
+    as_before = loadable_rules(before) if before else ()
+    for rule in as_before:
+        if not _can_be_kept(rule, needed):
+            there, here = _listed(rule), _listed(*_of_table(rule.tables, needed))
+            raise UsageError(
+                f"the checkpoint has table '{rule.tables}' as {there}, and the run needs {here}; go on as it was "
+                "trained, or give another output and begin with its weights (start_from)"
+            )
+    return Constraints(keep_exact=True, rules=(*kept, *as_before))
+
+
+def _of_table(table: str, rules: Sequence[TableRule]) -> list[TableRule]:
+    return [rule for rule in rules if rule.sharding_types and (rule.tables == table or fnmatchcase(table, rule.tables))]
+
+
+def _can_be_kept(rule: TableRule, needed: Sequence[TableRule]) -> bool:
+    """Whether some type is left to a table under a rule of how its state lies, beside what the run needs.
+
+    State that lies otherwise begins anew where a run begins with the weights of another one, as under a plan of a file.
+    """
+    if rule.sharding_types is None:
+        return True
+    left = set(rule.sharding_types)
+    for other in _of_table(rule.tables, needed):
+        left &= set(other.sharding_types or ())
+    return bool(left)
+
+
+def _listed(*rules: TableRule) -> str:
+    """The sharding types that all of some rules allow."""
+    sets = [rule.sharding_types or () for rule in rules]
+    return " or ".join(each for each in sets[0] if all(each in others for others in sets)) or "none"

@@ -26,7 +26,7 @@ from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
-from recsmith.errors import PlanMismatch
+from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.jobs.sharded_model import replicated
 from recsmith.plans import Plan
 from recsmith.sharding import UVM_CACHING
@@ -127,6 +127,12 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
     sizes = {table.name: (table.num_embeddings, table.embedding_dim) for table in found.tables}
     planned = {table.name for table in plan.workload.tables}
     named = "the plan" if run.plan in MADE_HERE else f"the plan '{run.plan}'"
+    if planned != set(paths) and run.plan in MADE_HERE:  # the checkpoint's: one that is made now has these tables
+        raise CorruptFile(
+            f"the checkpoint in '{run.output}' is of another model: its tables are {', '.join(sorted(planned))}, and "
+            f"those of the run {', '.join(sorted(paths))}; give another output folder (docs/daily.md says how to take "
+            "along what fits), or train the model as it was"
+        )
     if planned != set(paths):
         odd = min(planned ^ set(paths))
         where = f"{named} places and the model lacks" if odd in planned else f"the model has and {named} does not place"

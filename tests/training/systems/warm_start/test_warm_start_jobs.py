@@ -169,3 +169,14 @@ def test_what_cannot_come_along_is_refused_before_anything_is_written(
 def test_a_run_does_not_begin_with_itself(tmp_path: Path):
     with pytest.raises(UsageError, match="the run's own output; leave start_from out to go on"):
         of_days(tmp_path / "out", 0, 1, start_from=str(tmp_path / "out"))
+
+
+@needs_systems("halves")
+def test_state_of_copies_begins_anew_where_the_run_allows_no_copies(tmp_path: Path):
+    of_rows = {"optimizers": RunOptimizers(sparse=SparseOptimizer(name="rowwise_adagrad")), "steps": 2}
+    monday = of_days(tmp_path / "monday", 0, 1, plan=plan_for_two(tmp_path), **of_rows)
+    train(monday)
+    tuesday = of_days(tmp_path / "tuesday", 1, 1, start_from=monday.output, rows="split", **of_rows)
+    said = " ".join(each.said for each in described(tuesday).systems if each.key == "start_from")
+    assert "the state of table c begins anew, for it changes from data_parallel to table_wise" in said
+    assert train(tuesday)["complete"]
