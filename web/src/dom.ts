@@ -39,7 +39,25 @@ export function append(to: Element, children: Child[]): void {
   }
 }
 
+/** Put other children into an element. What has the focus in it keeps it. */
 export function replace(into: Element, ...children: Child[]): void {
-  into.replaceChildren();
-  append(into, children);
+  keepFocus(into, () => {
+    into.replaceChildren();
+    append(into, children);
+  });
+}
+
+/** Draw an element anew; if the focus is in it, the control of the same label, id or words has it afterwards, or the first. */
+export function keepFocus(into: Element, draw: () => void): void {
+  const had = into.contains(document.activeElement) ? nameOf(document.activeElement!) : null;
+  draw();
+  if (had === null) return;
+  const controls = [...into.querySelectorAll<HTMLElement>("button:not(:disabled), input:not(:disabled), select, textarea, a[href], summary, [tabindex='0']")];
+  (controls.find((each) => nameOf(each) === had) ?? controls[0])?.focus();
+}
+
+/** What a control is known by when it is drawn anew: its own id, what a screen reader calls it, or its words. */
+function nameOf(control: Element): string {
+  const label = control.id ? document.querySelector(`label[for="${CSS.escape(control.id)}"]`) : null;
+  return label?.textContent ?? (control.id || control.getAttribute("aria-label") || control.textContent || control.tagName);
 }

@@ -8,6 +8,9 @@ export interface Scale {
 const TIMES: Scale[] = [{ unit: "µs", size: 1e-6 }, { unit: "ms", size: 1e-3 }, { unit: "s", size: 1 }];
 const SIZES: Scale[] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map((unit, power) => ({ unit, size: 1024 ** power }));
 
+const LEAST_TIME = 1e-12; // seconds: no part of a step is so short, and what rounding leaves of nothing is 0
+export const ROUNDING = 1e-8; // relative: shares that are smaller are not told apart
+
 /** The unit in which a number stands with one to three digits before the point. */
 function fitting(value: number, scales: Scale[], step: number): Scale {
   return scales.find((scale) => Math.abs(value) < scale.size * step) ?? scales.at(-1)!;
@@ -25,7 +28,7 @@ export function scaled(value: number, scale: Scale, most = 4): string {
   return `${digits(value / scale.size, most)} ${scale.unit}`;
 }
 
-export const seconds = (value: number): string => scaled(value, timeScale(value));
+export const seconds = (value: number): string => (Math.abs(value) < LEAST_TIME ? "0 µs" : scaled(value, timeScale(value)));
 export const bytes = (value: number): string => scaled(value, sizeScale(value));
 
 /** Numbers of a column, all in the unit of the largest and with as many decimals; below the last of these it is said. */
@@ -39,11 +42,13 @@ export function inOneUnit(values: number[], scaleOf: (value: number) => Scale): 
 }
 
 export function percent(share: number, most = 2): string {
-  return `${digits(share * 100, most)} %`;
+  if (!Number.isFinite(share)) return "–"; // a share of nothing
+  return `${digits(Math.abs(share) < ROUNDING ? 0 : share * 100, most)} %`;
 }
 
 /** A relative change with its sign, such as -3.2 %. */
 export function change(now: number, before: number): string {
+  if (!before && now) return "–"; // from nothing
   const part = before ? now / before - 1 : 0;
   if (Math.abs(part) < 5e-7) return "±0 %";
   return `${part < 0 ? "−" : "+"}${percent(Math.abs(part))}`;

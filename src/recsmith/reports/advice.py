@@ -99,7 +99,7 @@ def _together(advice: Advice) -> str:
 
 
 def _saved(gain: float) -> str:
-    return f"saves {gain:.1%}" if gain >= 0 else f"takes {-gain:.1%} more, for a limit"
+    return f"saves {gain:z.1%}" if gain >= 0 else f"takes {-gain:.1%} more, for a limit"
 
 
 def advice_lines(advice: Advice) -> list[str]:
@@ -128,7 +128,7 @@ def _tried_lines(tried: Sequence[Tried] | None) -> list[str]:
     lines = ["", f"Tried here, {first.steps} steps of {first.seeds} seeds each, in turn with the run as it is"]
     for each in tried:
         lines.append(
-            f"  {each.name}: told {each.told:+.1%} ± {each.told_error:.1%}, measured {each.gain:+.1%}{_within(each)}"
+            f"  {each.name}: told {each.told:+z.1%} ± {each.told_error:.1%}, measured {each.gain:+z.1%}{_within(each)}"
         )
         lines.append(f"       {_score_line(each)}")
     return lines
@@ -164,7 +164,7 @@ def _needs(base: JobPrice, price: JobPrice) -> str:
 
 
 def _between(gain: float, error: float) -> str:
-    return f"between {gain - error:.1%} and {min(gain + error, 1.0):.1%}"  # nothing saves more than all
+    return f"between {gain - error:z.1%} and {min(gain + error, 1.0):.1%}"  # nothing saves more than all
 
 
 def _steps(before: JobPrice, after: JobPrice) -> str:

@@ -44,7 +44,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     lines = [
         line(
             "workload",
-            f"{counted(len(work.tables), 'table')}, {weights} of weights; {work.batch_size:,} samples a device",
+            f"{counted(len(work.tables), 'table')}, {weights} of weights; {counted(work.batch_size, 'sample')} a device",
         ),
         line("cluster", plan.cluster.describe()),
         line("search", f"under cost model {model}; steps are predicted, not measured; gaps are proven under it"),
@@ -73,7 +73,7 @@ def _baseline_line(comparison: Comparison) -> list[line]:
         return []
     pairs = zip(rows[BASELINE].judgements, best.judgements, strict=True)
     saved = ", ".join(
-        f"{new.total_s / old.total_s - 1:+.1%} under {new.cost_model}" for old, new in pairs if old.total_s
+        f"{new.total_s / old.total_s - 1:+z.1%} under {new.cost_model}" for old, new in pairs if old.total_s
     )
     return [line("change", f"from {BASELINE} to {best.name} the step changes by {saved}")]
 
@@ -109,7 +109,7 @@ def _search_words(row: PlannerRow) -> str:
 
 def _judgement_words(judgement: Judgement) -> tuple[str, str, str]:
     over = judgement.over_best
-    best = "-" if over is None else "best" if over == 0 else f"{over:+.1%}"
+    best = "-" if over is None else "best" if over == 0 else f"{over:+z.1%}"
     return format_time(judgement.total_s), format_gap(judgement.gap), best
 
 
@@ -117,7 +117,7 @@ def _spread_words(spread: Spread | None, judgement: Judgement) -> str:
     if spread is None or not judgement.total_s:
         return "-"
     median, high = spread.median_s / judgement.total_s - 1, spread.p95_s / judgement.total_s - 1
-    return f"{median:+.1%} (95th {high:+.1%})"
+    return f"{median:+z.1%} (95th {high:+z.1%})"
 
 
 def comparison_to_raw(comparison: Comparison) -> Raw:
@@ -302,7 +302,7 @@ def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
     for each in forms:
         table.add_row(
             each.name, format_size(each.weight_bytes), format_size(each.state_bytes), f"{each.devices:,}",
-            format_size(each.fullest_bytes), format_time(each.step_s), f"{each.step_s / forms[0].step_s - 1:+.1%}",
+            format_size(each.fullest_bytes), format_time(each.step_s), f"{each.step_s / forms[0].step_s - 1:+z.1%}",
         )  # fmt: skip
     return Group(*lines, table, *(line("note", each.note) for each in forms if each.note))
 

@@ -211,7 +211,7 @@ def account_report(account: TableAccount) -> Iterator[RenderableType]:
 def _table_words(table: Table) -> str:
     ids = sum(feature.pooling_factor * feature.num_poolings for feature in table.features)
     size = f"{table.num_embeddings:,} x {table.embedding_dim} {table.data_type}, {format_size(table.weight_bytes)}"
-    return f"{table.name}: {size}; {ids:.4g} ids a sample, pooling {table.pooling}"
+    return f"{table.name}: {size}; {ids:.4g} {'id' if ids == 1 else 'ids'} a sample, pooling {table.pooling}"
 
 
 def _access_words(account: TableAccount) -> str:

@@ -104,7 +104,7 @@ def _curve_row(point: CurvePoint, first_s: float, *, is_best: bool) -> tuple[str
     cost = found.result.plan.cost.step_s
     total = "-" if point.total_s is None else format_time(point.total_s)
     return (
-        limit, format_size(found.moved_bytes), _share(found), format_time(cost), f"{cost / first_s - 1:+.2%}",
+        limit, format_size(found.moved_bytes), _share(found), format_time(cost), f"{cost / first_s - 1:+z.2%}",
         format_gap(found.result.plan.gap), total, "pays" if is_best else "",
     )  # fmt: skip
 

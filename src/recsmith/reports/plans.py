@@ -80,7 +80,7 @@ def error_line(found: PublishedError | None) -> list[line]:
 
 def tables_words(plan: Plan) -> str:
     """How many tables lie how on how many devices, in words."""
-    types = ", ".join(f"{count} {how}" for how, count in Counter(map(_type_words, plan.placements)).most_common())
+    types = ", ".join(f"{count:,} {how}" for how, count in Counter(map(_type_words, plan.placements)).most_common())
     tables, weights = counted(len(plan.placements), "table"), format_size(plan.workload.weight_bytes)
     group = " of a sharding group" if plan.cluster.replication else ""
     return f"{tables}, {weights} of weights on {counted(plan.cluster.world_size, 'device')}{group}: {types}"
@@ -89,7 +89,7 @@ def tables_words(plan: Plan) -> str:
 def _type_words(placement: Placement) -> str:
     """How a table lies: whole, as table_wise is and column_wise without a split, or by which type it is split."""
     if placement.sharding_type == COLUMN_WISE:
-        return "split by columns" if placement.widths else "whole"
+        return "split by columns" if len(placement.widths) > 1 else "whole"
     return "whole" if placement.sharding_type == TABLE_WISE else placement.sharding_type
 
 

@@ -22,7 +22,7 @@ def prediction_report(found: Prediction) -> RenderableType:
         lines = [line("step", f"{format_time(found.step_s)}{_beside(found)}")]
     else:
         changed = f"{format_time(found.step_s)} with the changes, and {format_time(base)} without"
-        lines = [line("what if", f"{changed}, both predicted: {found.step_s / base - 1:+.1%}"),
+        lines = [line("what if", f"{changed}, both predicted: {found.step_s / base - 1:+z.1%}"),
                  line("step", f"{format_time(base)} without the changes{_beside(found)}")]  # fmt: skip
     lines += [line("", f"{note}") for note in found.notes]
     terms = grid(left=("on the critical path",), right=("time", "of the step"))
@@ -44,7 +44,7 @@ def _beside(found: Prediction) -> str:
     if found.measured_s is None:
         return "" if found.unchanged_s else f"; all kernels and collectives one by one: {format_time(found.kernels_s)}"
     off = (found.unchanged_s or found.step_s) / found.measured_s - 1
-    return f"; measured without the profiler: {format_time(found.measured_s)} ({off:+.1%})"
+    return f"; measured without the profiler: {format_time(found.measured_s)} ({off:+z.1%})"
 
 
 def term_words(name: str) -> str:

@@ -90,7 +90,7 @@ def _one_plan(plan: PlanSteps) -> list[str]:
     tau = "" if plan.tau is None else f"; ranks are ordered alike: tau {plan.tau:.2f}"
     rows = [("rank", "forward", "backward", "kernels", "predicted", "error"), *(_rank_row(each) for each in plan.ranks)]
     return [
-        plain_line("step", f"{_step_words(plan)}; predicted {format_time(plan.predicted_s)} ({plan.error:+.1%}){tau}"),
+        plain_line("step", f"{_step_words(plan)}; predicted {format_time(plan.predicted_s)} ({plan.error:+z.1%}){tau}"),
         "",
         *plain_grid(rows),
         *_exchange_lines(plan),
@@ -106,12 +106,12 @@ def _exchange_lines(plan: PlanSteps) -> list[str]:
 
 def _exchange_row(each: RankExchange) -> tuple[str, ...]:
     forward, backward = (each.ready_s, each.forward_s, each.predicted_s), (each.backward_s, each.predicted_backward_s)
-    return str(each.rank), *map(format_time, forward), f"{each.error:+.1%}", *map(format_time, backward)
+    return str(each.rank), *map(format_time, forward), f"{each.error:+z.1%}", *map(format_time, backward)
 
 
 def _rank_row(rank: RankKernels) -> tuple[str, ...]:
     times = (rank.forward_s, rank.backward_s, rank.measured_s, rank.predicted_s)
-    return str(rank.rank), *map(format_time, times), "-" if rank.error is None else f"{rank.error:+.1%}"
+    return str(rank.rank), *map(format_time, times), "-" if rank.error is None else f"{rank.error:+z.1%}"
 
 
 def _several_plans(found: KernelVerification) -> list[str]:
@@ -129,13 +129,13 @@ def _plan_row(found: KernelVerification, plan: PlanSteps) -> tuple[str, ...]:
     interval = f"{format_time(step.low)} to {format_time(step.high)}"
     slower = found.slower(plan)
     apart = "(predicted best)" if slower is None else difference(slower)
-    return plan.name, format_time(step.value), interval, format_time(plan.predicted_s), f"{plan.error:+.1%}", apart
+    return plan.name, format_time(step.value), interval, format_time(plan.predicted_s), f"{plan.error:+z.1%}", apart
 
 
 def difference(slower: Interval) -> str:
     """A paired difference in words, such as '3.1% slower [2.5%, 3.9%]'."""
     if slower.holds_zero:
-        return f"not told apart [{slower.low:+.1%}, {slower.high:+.1%}]"
+        return f"not told apart [{slower.low:+z.1%}, {slower.high:+z.1%}]"
     word = "slower" if slower.value > 0 else "faster"
     low, high = sorted((abs(slower.low), abs(slower.high)))
     return f"{abs(slower.value):.1%} {word} [{low:.1%}, {high:.1%}]"

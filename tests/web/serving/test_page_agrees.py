@@ -88,10 +88,8 @@ def open_search(page: Any) -> Any:
     page.goto(f"{page.url.partition('#')[0]}#/")
     page.locator("#plan").wait_for()
     more = page.locator("details", has_text="More options")
-    for _ in range(5):  # the page is drawn again when answers come, on a busy machine after a click
-        if more.get_attribute("open") is None:
-            more.locator("summary").click()
-        page.wait_for_timeout(100)
+    if more.get_attribute("open") is None:
+        more.locator("summary").click()
     return more
 
 

@@ -6,11 +6,12 @@ interface Chosen {
   workload: string; cluster: string; perHost: number; hosts: number; planner: string; costModel: string; seed: number;
   seconds: number | null; batch: number | null; types: string[]; kernels: string[]; widths: string; exact: boolean; reserve: number | null;
   rules: Rules | null; rulesName: string;
+  more: boolean; // whether more options are shown
 }
 
 export const chosen: Chosen = {
   workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "best", seed: 0, seconds: null,
-  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "",
+  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "", more: false,
 };
 
 /** Whether the cluster is one of a file, which names all of its devices. */

@@ -3,7 +3,7 @@
 import { api, type PlanSummary, type Shelves, type SideBySide } from "./api";
 import { h, replace } from "../dom";
 import { button, field, select } from "./controls";
-import { bytes, change, counted, digits, percent, seconds } from "./format";
+import { bytes, change, counted, digits, percent, seconds, whole } from "./format";
 import { runList } from "./runList";
 import { planList, withWords } from "./plans";
 import { choices, deleted, kept } from "./shelf";
@@ -104,8 +104,8 @@ function table(found: SideBySide): HTMLElement {
     ["Slowest over mean device", (plan) => percent(plan.total_s / plan.mean_s - 1)],
     ["Fullest device", (plan) => `${bytes(plan.largest_hbm_bytes)} of ${bytes(plan.hbm_capacity_bytes)}`],
     ["Cluster", (plan) => plan.cluster],
-    ["Tables", (plan) => String(plan.tables)],
-    ["Samples per device", (plan) => String(plan.batch_size)],
+    ["Tables", (plan) => whole(plan.tables)],
+    ["Samples per device", (plan) => whole(plan.batch_size)],
     ["Planner", (plan) => plan.planner],
     ["Cost model", (plan) => plan.cost_model],
   ];
@@ -141,7 +141,7 @@ function difference(each: SideBySide["differences"][number], found: SideBySide):
   const changes = each.changes.slice(0, SHOWN);
   return h("section", null,
     h("h2", null, `From “${first.name}” to “${other.name}”`),
-    h("p", null, `${counted(each.changes.length, "table")} ${each.changes.length === 1 ? "changes" : "change"}, ${each.unchanged} stay; `,
+    h("p", null, `${counted(each.changes.length, "table")} ${each.changes.length === 1 ? "changes" : "change"}, ${whole(each.unchanged)} ${each.unchanged === 1 ? "stays" : "stay"}; `,
       `a running job would move ${bytes(each.moved_bytes)} of weights. `,
       h("a", { href: api.reportOf(other.id, first.id), download: "" }, "Download this comparison as a report")),
     each.other_problem.map((words) => h("p", { class: "warning" }, words)),

@@ -9,9 +9,10 @@ export function seconds(value: number | null | undefined): string {
 }
 
 export function percent(share: number | null | undefined): string {
-  if (share === null || share === undefined) return NONE;
+  if (share === null || share === undefined || !Number.isFinite(share)) return NONE;
+  if (Math.abs(share) < plain.ROUNDING) return "0 %";
   if (share >= 10) return `${plain.whole(share)} times`;
-  return share !== 0 && Math.abs(share) < 1e-4 ? "below 0.01 %" : plain.percent(share, Math.abs(share) >= 0.1 ? 3 : 2);
+  return Math.abs(share) < 1e-4 ? "below 0.01 %" : plain.percent(share, Math.abs(share) >= 0.1 ? 3 : 2);
 }
 
 export function bytes(value: number): string {

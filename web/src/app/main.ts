@@ -1,7 +1,7 @@
 // Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>, #/stream/<id>,
 // #/sweep/<id>, #/run/<id>. An address that only shows has no page for new plans, and nothing on it changes anything.
 
-import { h, replace } from "../dom";
+import { h, keepFocus, replace } from "../dom";
 import { say } from "./controls";
 import { start } from "./start";
 import { watch } from "./watch";
@@ -23,11 +23,18 @@ const VIEWS: Record<string, View> = { "": start, search: watch, plan: planPage, 
 
 let leave: Leave | void;
 let turn = 0;
+let drawn = ""; // the name of the view that is shown
 let stands = ""; // the address of the view that is shown
+
+const isFirst = (address: string): boolean => ["", "#", "#/"].includes(address);
 
 async function show(): Promise<void> {
   const [name = "", word = ""] = location.hash.replace(/^#\/?/, "").split("/", 2);
   if (name === "main") return;
+  if (turn && isFirst(location.hash) && isFirst(stands) && location.hash !== stands) {
+    stands = location.hash; // another way to write the address of the first page, which is there already
+    return;
+  }
   if (location.hash !== stands && !mayLeave()) {
     history.replaceState(null, "", stands || "#/");
     return;
@@ -52,11 +59,14 @@ async function show(): Promise<void> {
       h("p", null, h("a", { href: "#/" }, "Plan something new")));
   }
   const main = document.getElementById("main")!;
-  main.replaceChildren(into);
+  const isSame = name === "compare" && name === drawn; // plans are ticked one after the other
+  drawn = name;
+  if (isSame) keepFocus(main, () => main.replaceChildren(into));
+  else main.replaceChildren(into);
   const heading = into.querySelector("h1");
   document.title = heading ? `${heading.textContent} · RecSmith` : "RecSmith";
   say(heading?.textContent ?? "");
-  window.scrollTo(0, 0);
+  if (!isSame) window.scrollTo(0, 0);
 }
 
 replace(

@@ -1,7 +1,7 @@
 // What was read of a file, in a line, with a choice for everything that the file did not tell.
 
 import { api, type Choices, type Opened, type RunningSummary, type WorkloadSummary } from "./api";
-import { h, replace, type Child } from "../dom";
+import { h, shown, type Child } from "../dom";
 import type { Arrival } from "./arrivals";
 import { columnForm } from "./columns";
 import { button, field, select } from "./controls";
@@ -18,39 +18,36 @@ export function arrivalList(all: Arrival[], page: Page): HTMLElement {
 }
 
 function opened(found: Opened, page: Page): HTMLElement {
-  const box = h("div", { class: "arrival" });
-  const draw = (): void => {
-    replace(box,
-      found.workload ? workload(found, found.workload, page, draw) : null,
-      found.plan ? h("p", null, h("a", { href: `#/plan/${found.plan.id}` }, found.plan.name), ": a plan") : null,
-      found.stream ? h("p", null, h("a", { href: `#/stream/${found.stream.id}` }, found.stream.name), ": how a stream is best learned") : null,
-      found.sweep ? h("p", null, h("a", { href: `#/sweep/${found.sweep.id}` }, found.sweep.name), `: a sweep; ${found.sweep.said}`) : null,
-      found.cluster ? h("p", null, h("strong", null, found.name), ` read as ${found.cluster.name}`) : null,
-      found.constraints ? h("p", null, h("strong", null, found.name), " read as constraints, which the search keeps") : null,
-      found.running ? running(found.running, found.name) : null,
-      found.notes.map((note) => h("p", { class: "note" }, note)));
-  };
-  draw();
-  return box;
+  return h("div", { class: "arrival" },
+    found.workload ? workload(found, found.workload, page) : null,
+    found.plan ? h("p", null, h("a", { href: `#/plan/${found.plan.id}` }, found.plan.name), ": a plan") : null,
+    found.stream ? h("p", null, h("a", { href: `#/stream/${found.stream.id}` }, found.stream.name), ": how a stream is best learned") : null,
+    found.sweep ? h("p", null, h("a", { href: `#/sweep/${found.sweep.id}` }, found.sweep.name), `: a sweep; ${found.sweep.said}`) : null,
+    found.cluster ? h("p", null, h("strong", null, found.name), ` read as ${found.cluster.name}`) : null,
+    found.constraints ? h("p", null, h("strong", null, found.name), " read as constraints, which the search keeps") : null,
+    found.running ? running(found.running, found.name) : null,
+    found.notes.map((note) => h("p", { class: "note" }, note)));
 }
 
 /** "clicks.csv read as 1,935 tables, fp32, sgd (assumed)", and selects for what was assumed. */
-function workload(found: Opened, read: WorkloadSummary, page: Page, draw: () => void): Child {
+function workload(found: Opened, read: WorkloadSummary, page: Page): Child {
   const mark = (name: string): string => (read.assumed.includes(name) ? " (assumed)" : "");
-  const facts = [
+  const told = (): string => [
     counted(read.tables, "table"), read.data_types.join(" and ") + mark("data_type"), read.optimizer + mark("optimizer"),
     `${whole(read.batch_size)} samples a device${mark("batch_size")}`, ...(read.numbered ? [`${counted(read.numbered, "name")} numbered`] : []),
   ].join(", ");
+  const facts = h("span", { class: "facts" }, told());
   const trouble = h("p", { class: "error", role: "alert" });
   const tell = (said: Parameters<typeof api.tell>[1]) => void api.tell(read.id, said).then((now) => {
-    found.workload = now;
+    found.workload = read = now;
+    facts.textContent = shown(told());
+    trouble.textContent = "";
     page.changed(now);
-    draw();
   }, (error: Error) => (trouble.textContent = error.message));
   const named = (all: string[]): [string, string][] => all.map((each) => [each, each]);
   const batch = h("input", { type: "number", min: 1, value: read.batch_size, onchange: () => tell({ batch_size: Number(batch.value) }) });
   return [
-    h("p", null, h("strong", null, found.name), " read as ", h("span", { class: "facts" }, facts)),
+    h("p", null, h("strong", null, found.name), " read as ", facts),
     read.assumed.length ? h("div", { class: "row" },
       read.assumed.includes("data_type") ? field("Data type of the tables", select(named(page.offered.data_types), read.data_types[0]!, (name) => tell({ data_type: name }))) : null,
       read.assumed.includes("optimizer") ? field("Optimizer", select(named(page.offered.optimizers), read.optimizer, (name) => tell({ optimizer: name }))) : null,

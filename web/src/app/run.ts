@@ -113,7 +113,7 @@ class Shown {
     const { plan, measured } = this.view;
     const loss = this.view.curves.find((curve) => curve.name === "train logloss")?.points.at(-1);
     const shown: [string, string, string][] = [
-      ["Predicted, embeddings", seconds(plan?.step_s ?? null), plan ? `${plan.cost_model}; at most ${percent(plan.gap)} above the bound` : ""],
+      ["Predicted, embeddings", seconds(plan?.step_s ?? null), plan ? `${plan.cost_model}; ${plan.gap === null ? "no bound holds for it" : `at most ${percent(plan.gap)} above the bound`}` : ""],
       ["Predicted, whole step", seconds(this.view.predicted_s), this.view.predicted_s === null ? "not told by this job" : "by the job at its start, to a quarter"],
       ["Measured, whole step", seconds(measured?.step_s ?? null), measured ? `mean of the newest ${counted(measured.lines, "line")}` : "no line of training yet"],
       ["Samples a second", measured?.samples_per_s == null ? "–" : digits(measured.samples_per_s), ""],

@@ -1,7 +1,7 @@
 // The first page: a workload, a cluster, a planner, and the button that starts a search.
 
 import { api, type Changes, type Choices, type ClusterSummary, type Opened, type Rules, type SearchAsked, type Shelves, type WorkloadSummary } from "./api";
-import { h, replace } from "../dom";
+import { h, replace, shown } from "../dom";
 import { dropZone, onArrival, type Arrival } from "./arrivals";
 import { chooseDevices, chosen, clusterWord, isOwnCluster } from "./chosen";
 import { button, field, say, select } from "./controls";
@@ -41,7 +41,7 @@ class Start {
           "proven bound that no plan can beat. Everything stays on this machine.")),
       h("section", { class: "card step", "aria-labelledby": "step-1" }, this.title(1, "Tables", "step-1"),
         dropZone("Drop files anywhere on this page or paste text: tables, a cluster, a plan, constraints, a job's log, a printed plan, a sweep, or the online.json of a stream"),
-        this.arrivals, this.workloads),
+        this.arrivals, this.workloads, this.sampler()),
       h("section", { class: "card step", "aria-labelledby": "step-2" }, this.title(2, "Devices", "step-2"), this.cluster),
       h("section", { class: "card step", "aria-labelledby": "step-3" }, this.title(3, "Search", "step-3"), this.search()),
       h("div", { class: "go" }, button("Find a plan", () => void this.plan(), "primary large", { id: "plan" }), this.problem),
@@ -79,17 +79,23 @@ class Start {
     const options = this.allWorkloads().map((each): [string, string] => [
       each.id, `${each.name} · ${counted(each.tables, "table")}, ${bytes(each.weight_bytes)}`,
     ]);
-    const now = this.allWorkloads().find((each) => each.id === chosen.workload);
-    const batch = h("input", { type: "number", min: 1, value: chosen.batch ?? "", placeholder: whole(now?.batch_size ?? 0),
-      onchange: () => (chosen.batch = batch.value ? Number(batch.value) : null) });
-    const tables = h("input", { type: "number", min: 1, max: this.offered.limits.most_tables, value: 200 });
-    const trouble = h("p", { class: "error", role: "alert" });
+    const batch = h("input", { type: "number", min: 1, onchange: () => (chosen.batch = batch.value === "" ? null : Number(batch.value)) });
+    const tell = () => {
+      batch.value = String(chosen.batch ?? "");
+      batch.placeholder = whole(this.allWorkloads().find((each) => each.id === chosen.workload)?.batch_size ?? 0);
+    };
+    tell();
     replace(this.workloads,
       h("div", { class: "row" },
-        field("Workload", select(options, chosen.workload, (id) => { chosen.workload = id; chosen.batch = null; this.drawWorkloads(); })),
-        field("Samples per device and step", batch)),
-      h("details", null, h("summary", null, "No file at hand? Draw tables like those of a production model"),
-        h("div", { class: "row end" }, field("Number of tables", tables), button("Draw", () => void this.sample(Number(tables.value), trouble))), trouble));
+        field("Workload", select(options, chosen.workload, (id) => { chosen.workload = id; chosen.batch = null; tell(); })),
+        field("Samples per device and step", batch)));
+  }
+
+  private sampler(): HTMLElement {
+    const tables = h("input", { type: "number", min: 1, max: this.offered.limits.most_tables, value: 200 });
+    const trouble = h("p", { class: "error", role: "alert" });
+    return h("details", null, h("summary", null, "No file at hand? Draw tables like those of a production model"),
+      h("div", { class: "row end" }, field("Number of tables", tables), button("Draw", () => void this.sample(Number(tables.value), trouble))), trouble);
   }
 
   private async sample(tables: number, trouble: HTMLElement): Promise<void> {
@@ -132,26 +138,33 @@ class Start {
   }
 
   private drawCluster(): void {
-    const now = this.allClusters().find((each) => each.id === chosen.cluster)!;
-    const own = isOwnCluster();
+    const now = () => this.allClusters().find((each) => each.id === chosen.cluster)!;
     const options = this.allClusters().map((each): [string, string] => [
       each.id, each.id.startsWith("cluster-") ? `${each.name} (your file)` : `${each.id} · ${bytes(each.hbm_bytes)} a device`,
     ]);
-    const number = (value: number, keep: (value: number) => void, most: number) => {
-      const made = h("input", { type: "number", min: 1, max: most, value, onchange: () => { keep(Math.max(1, Number(made.value))); this.drawCluster(); } });
+    const number = (key: "perHost" | "hosts", most: number) => {
+      const made = h("input", { type: "number", min: 1, max: most, onchange: () => { chosen[key] = Math.max(1, Math.round(Number(made.value))); tell(); } });
       return made;
     };
-    const world = chosen.perHost * chosen.hosts;
+    const [perHost, hosts] = [number("perHost", 64), number("hosts", 512)];
+    const sizes = [field("Devices in a host", perHost), field("Hosts", hosts)];
+    const note = h("p", { class: "note" });
+    const tell = () => {
+      const [own, world] = [isOwnCluster(), chosen.perHost * chosen.hosts];
+      [perHost.value, hosts.value] = [String(chosen.perHost), String(chosen.hosts)];
+      for (const each of sizes) each.hidden = own;
+      note.textContent = own ? shown(now().name) : `${counted(world, "device")} with ${bytes(world * now().hbm_bytes)} of memory in all.`;
+    };
+    tell();
     replace(this.cluster,
       h("div", { class: "row" },
         field("Device", select(options, chosen.cluster, (id) => {
           chosen.cluster = id;
-          chosen.perHost = this.allClusters().find((each) => each.id === id)!.local_world_size;
-          this.drawCluster();
+          chosen.perHost = now().local_world_size;
+          tell();
         })),
-        own ? null : field("Devices in a host", number(chosen.perHost, (value) => (chosen.perHost = value), 64)),
-        own ? null : field("Hosts", number(chosen.hosts, (value) => (chosen.hosts = value), 512))),
-      h("p", { class: "note" }, own ? now.name : `${counted(world, "device")} with ${bytes(world * now.hbm_bytes)} of memory in all.`),
+        sizes),
+      note,
       chosen.rules
         ? h("p", { class: "chip" }, `Keeps the constraints of ${chosen.rulesName}`,
             button("Remove", () => { chosen.rules = null; this.drawCluster(); }, "quiet"))
@@ -186,7 +199,8 @@ class Start {
         field("Planner", planner),
         field("Search for at most", select(limits, String(chosen.seconds ?? ""), (word) => (chosen.seconds = word ? Number(word) : null)))),
       about,
-      h("details", null, h("summary", null, "More options"),
+      h("details", { open: chosen.more, ontoggle: (event: Event) => (chosen.more = (event.currentTarget as HTMLDetailsElement).open) },
+        h("summary", null, "More options"),
         h("div", { class: "row" },
           field("Cost model", select(named(this.offered.cost_models), chosen.costModel, (name) => (chosen.costModel = name)),
             "How the time of a step is predicted."),
@@ -216,8 +230,10 @@ class Start {
 
   private async plan(): Promise<void> {
     await guarded(this.problem, async () => {
+      const unread = [...this.element.querySelectorAll("input")].find((each) => each.validity.badInput);
+      if (unread) throw new Error(`${unread.labels?.[0]?.textContent} is not a number.`);
       const changes: Changes = {
-        ...(chosen.batch ? { batch_size: chosen.batch } : {}),
+        ...(chosen.batch !== null ? { batch_size: chosen.batch } : {}),
         ...(chosen.reserve !== null ? { reserve_bytes: Math.round(chosen.reserve * 2 ** 30) } : {}),
       };
       const asked: SearchAsked = {

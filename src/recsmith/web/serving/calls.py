@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
 from recsmith.errors import UsageError
-from recsmith.files import Given, decode, parse_json
+from recsmith.files import decode, parse_json
 from recsmith.web.serving.pricing import Benches
 from recsmith.web.serving.run_folders import RunFolders
 from recsmith.web.serving.searches import Searches
@@ -60,8 +60,7 @@ class Call:
             text = self.body.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UsageError(f"{REQUEST} is not UTF-8 text (byte {error.start}); send JSON in UTF-8") from None
-        given = Given.of(REQUEST, text)
-        return decode(kind, parse_json(text, given), given)
+        return decode(kind, parse_json(text, REQUEST), REQUEST)
 
     def number(self, name: str) -> int | None:
         """A whole number of the query; None where it is left out."""

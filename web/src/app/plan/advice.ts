@@ -6,7 +6,7 @@ import { api } from "../api";
 import { button, say } from "../controls";
 
 export function whatPays(id: string): HTMLElement {
-  const found = h("div", { "aria-live": "polite" });
+  const found = h("div", { "aria-live": "polite", tabindex: -1 });
   const ask = button("See what pays", () => void answer(), "primary", { id: "ask-advice" });
   const answer = async (): Promise<void> => {
     ask.disabled = true;
@@ -15,6 +15,7 @@ export function whatPays(id: string): HTMLElement {
       replace(found, adviceList(await api.advice(id)));
       say("It is told which changes pay.");
       ask.hidden = true;
+      found.focus({ preventScroll: true }); // its button is gone
     } catch (error) {
       replace(found, h("p", { class: "error", role: "alert" }, (error as Error).message));
     }

@@ -45,6 +45,7 @@ class Panel {
   readonly element = h("div");
   private readonly list = h("ul", { class: "rules" });
   private readonly trouble = h("p", { class: "error", role: "alert", hidden: true });
+  private readonly tables = h("input", { list: "table-names", placeholder: "such as user_*, or a, b", autocomplete: "off" });
   readonly rules: Rules;
 
   constructor(private readonly edit: Edit) {
@@ -77,12 +78,12 @@ class Panel {
   }
 
   private row(text: string, drop: () => void): HTMLElement {
-    return h("li", null, h("span", null, text), button("Remove", () => { drop(); this.draw(); }, "quiet", { "aria-label": `Remove the rule ${text}` }));
+    return h("li", null, h("span", null, text), button("Remove", () => { drop(); this.draw(); if (!this.list.contains(document.activeElement)) this.tables.focus(); }, "quiet", { "aria-label": `Remove the rule ${text}` }));
   }
 
   private form(): HTMLElement {
     const names = h("datalist", { id: "table-names" }, this.edit.view.data.tables.slice(0, 2000).map((table) => h("option", { value: table.name })));
-    const tables = h("input", { list: "table-names", placeholder: "such as user_*, or a, b", autocomplete: "off" });
+    const { tables } = this;
     const ranks = h("input", { placeholder: "such as 0, 1", inputmode: "numeric", autocomplete: "off" });
     const ranksField = field("Devices", ranks);
     const kinds: [string, string][] = [
@@ -114,8 +115,8 @@ class Panel {
       if (!found.length) throw new Error("No table is called so; pins take whole names.");
       return found.map((table): Wish => ({ kind: "pin", rule: { tables: table.name, pin: pinOf(this.edit, table) } }));
     }
-    const numbers = ranks.split(",").map((word) => Number(word.trim()));
-    if (!ranks.trim() || numbers.some((each) => !Number.isInteger(each) || each < 0 || each >= this.edit.devices.length))
+    const numbers = ranks.split(",").map((word) => (/^\d+$/.test(word.trim()) ? Number(word) : NaN));
+    if (numbers.some((each) => !(each < this.edit.devices.length)))
       throw new Error(`Name devices by their numbers, 0 to ${this.edit.devices.length - 1}.`);
     return named.map((name): Wish => ({ kind: "rule", rule: { tables: name, [kind]: numbers } }));
   }

@@ -16,7 +16,7 @@ export function whatIf(edit: Edit): HTMLElement {
   const times = (now: number, factors: number[]) => factors.map((factor) => now * factor);
   const around = [0.25, 0.5, 0.75, 1, 1.5, 2, 4];
   const knobs: Knob[] = [
-    { key: "batch_size", label: "Samples per device", now: data.batch_size, steps: times(data.batch_size, around).map(Math.round), words: whole },
+    { key: "batch_size", label: "Samples per device", now: data.batch_size, steps: counts(times(data.batch_size, around)), words: whole },
     { key: "hbm_bytes", label: "Memory of a device", now: cluster.hbm_bytes, steps: times(cluster.hbm_bytes, [0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1, 1.25, 1.5, 2]).map(Math.round), words: bytes },
     { key: "intra_host_bandwidth", label: "Link within a host", now: cluster.intra_host_bandwidth, steps: times(cluster.intra_host_bandwidth, around), words: speed },
     ...(cluster.hosts > 1 ? [{ key: "inter_host_bandwidth" as const, label: "Link between hosts", now: cluster.inter_host_bandwidth, steps: times(cluster.inter_host_bandwidth, around), words: speed }] : []),
@@ -48,6 +48,9 @@ export function whatIf(edit: Edit): HTMLElement {
     deviceKnob(edit, sizes),
     h("div", { class: "buttons" }, button("Plan again for this", again, "primary", { id: "replan-whatif" })), trouble);
 }
+
+/** Whole numbers from 1 on, each once: of a batch of one sample there is no quarter. */
+const counts = (values: number[]): number[] => [...new Set(values.map((value) => Math.max(1, Math.round(value))))];
 
 function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLElement; show: (value: number) => void } {
   const home = knob.steps.indexOf(knob.now);
