@@ -2,12 +2,13 @@
 
     python benchmarks/shown_commands.py docs/tutorial.md             # says where a page shows what is not printed
     python benchmarks/shown_commands.py docs/tutorial.md --write     # puts what is printed today into the page
+    python benchmarks/shown_commands.py docs/sweep.md --dear         # also runs what takes a minute
 
 In a page, lines `$ recsmith ...` of a block are run, in a folder of the page's own that holds examples/, and what
 follows each is compared with its output: spaces and seconds of planning do not count, and a line `...` stands for any
 lines. A block whose first line is `# NAME.yaml` or the like becomes that file. Blocks of Python that start with
 `import recsmith` or `from recsmith import` are run in one namespace; a `text` block right after one is compared with
-what it prints.
+what it prints. A `text` block that begins with a command and an empty line shows what is too dear to be run each time.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from recsmith.cli.app import main as recsmith
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w.-]+\.(?:yaml|json|csv))\n")
+DEAR = re.compile(r"(recsmith .*)\n\n")
 SECONDS = re.compile(r"\b\d+(\.\d+)? s\b|(?<=tries, )\d+(\.\d+)? \w+")
 ANYTHING = "..."
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"  # which pages of a checkout name
@@ -49,6 +51,7 @@ class Page:
     """A page, run from top to bottom in the working folder."""
 
     text: str
+    dear: bool = False
     names: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def run(self) -> Iterator[Shown]:
@@ -63,6 +66,12 @@ class Page:
             elif body.startswith(PYTHON):
                 printed = _printed(lambda body=body: exec(compile(body, "page", "exec"), self.names))
                 continue
+            elif language == "text" and (command := DEAR.match(body)):
+                if self.dear:
+                    start = block.start(2) + command.end()
+                    yield Shown(
+                        command[1], start, block.end(2), body[command.end() :], _output(shlex.split(command[1]))
+                    )
             elif language == "text" and printed:
                 yield Shown("python", block.start(2), block.end(2), body, printed)
             printed = ""
@@ -129,15 +138,15 @@ def _plain(line: str) -> str:
 
 
 @contextlib.contextmanager
-def page_run(path: Path) -> Iterator[Iterator[Shown]]:
-    """Run a page in a folder of its own, at the width that pages have."""
+def page_run(path: Path, *, dear: bool = False) -> Iterator[Iterator[Shown]]:
+    """Run a page in a folder of its own, at the width that pages have. dear: also what takes long."""
     before, width = Path.cwd(), os.environ.get("COLUMNS")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("examples").symlink_to(EXAMPLES)
         os.environ["COLUMNS"] = "120"
         try:
-            yield Page(path.read_text("utf-8")).run()
+            yield Page(path.read_text("utf-8"), dear).run()
         finally:
             os.chdir(before)
             os.environ.pop("COLUMNS") if width is None else os.environ.update(COLUMNS=width)
@@ -147,10 +156,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument("--write", action="store_true", help="put what is printed today into the pages")
+    parser.add_argument("--dear", action="store_true", help="run what takes long, too")
     words = parser.parse_args()
     wrong = 0
     for path in words.pages:
-        with page_run(path.resolve()) as run:
+        with page_run(path.resolve(), dear=words.dear) as run:
             found = [shown for shown in run if not agrees(shown)]
         wrong += len(found)
         for shown in found:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     )
     from recsmith.planning import Result, plan
     from recsmith.planning.replan import replan
-    from recsmith.planning.simulate import price, simulate
-    from recsmith.plans import Bound, Placement, Plan, StepCost, diff, load_plan, save_plan
+    from recsmith.planning.simulate import diff, price, simulate
+    from recsmith.plans import Bound, Placement, Plan, StepCost, load_plan, save_plan
     from recsmith.problems import (
         Apart,
         Constraints,
@@ -53,9 +53,9 @@ __getattr__ = late_names(__name__, {
     "recsmith.problems": (
         "Apart", "Constraints", "PerRank", "Pin", "Space", "TableRule", "Together", "load_constraints", "pins_of",
     ),
-    "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "diff", "load_plan", "save_plan"),
+    "recsmith.plans": ("Bound", "Placement", "Plan", "StepCost", "load_plan", "save_plan"),
     "recsmith.planning.replan": ("replan",),
-    "recsmith.planning.simulate": ("price", "simulate"),
+    "recsmith.planning.simulate": ("diff", "price", "simulate"),
     "recsmith.analyses.compare": ("compare",),
     "recsmith.analyses.explain": ("explain",),
     "recsmith.analyses.replan_curve": ("replan_curve",),

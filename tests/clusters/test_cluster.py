@@ -76,9 +76,11 @@ def test_names_are_taken_in_any_case():
     assert load_cluster("A100-80:8X2") == load_cluster("a100-80:8x2")
 
 
-@pytest.mark.parametrize("name", ["h100:", "h100:8x", "h100:x8", "h100:8x8x8", "h100:-8", "h100:8.5", "h100:9999999"])
-def test_a_name_of_another_form_is_taken_for_a_file(name: str):
-    with pytest.raises(UsageError, match=f"cannot read '{name}'.* or a device"):
+@pytest.mark.parametrize(
+    "name", ["h100:", "h100:8x", "h100:x8", "h100:8x8x8", "h100:-8", "h100:8.5", "h100: 8", "H100:9999999"]
+)
+def test_a_name_of_another_form_is_told_how_it_is_written(name: str):
+    with pytest.raises(UsageError, match=f"'{name}' is neither a file .* write h100:8 for a host of 8, or h100:8x2"):
         load_cluster(name)
 
 

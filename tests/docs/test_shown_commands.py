@@ -52,6 +52,26 @@ def test_pages_show_what_is_printed(
     assert [each.name for each in wrong] == [], f"python benchmarks/shown_commands.py {page} --write"
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("page", ["docs/advise.md", "docs/sweep.md"])
+def test_what_takes_long_is_shown_as_it_is(page: str, built_once: BuiltOnce, monkeypatch: pytest.MonkeyPatch):
+    built_once.use_for_pages(monkeypatch)
+    with script.page_run(ROOT / page, dear=True) as run:
+        shown = list(run)
+    assert any(not each.name.startswith("python") for each in shown)
+    assert [each.name for each in shown if not script.agrees(each)] == [], f"shown_commands.py {page} --dear --write"
+
+
+def test_what_is_dear_is_run_where_that_is_asked(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("```text\nrecsmith --version\n\nanything\n```\n")
+    for dear in (False, True):
+        with script.page_run(page, dear=dear) as run:
+            found = list(run)
+        assert [each.name for each in found] == ["recsmith --version"] * dear
+    assert (found[0].expected, script.agrees(found[0])) == ("anything\n", False)
+
+
 def test_the_tutorial_is_among_the_pages():
     assert {"README.md", "docs/tutorial.md"} <= set(PAGES)
 

@@ -312,3 +312,28 @@ def test_a_field_of_a_noun_inside_is_told_with_the_field_that_holds_it():
     raw = raw_workload()
     raw["tables"][0]["zipf"] = 1.3
     assert "is not a known field; write access: {zipf: 1.3}" in refusal(raw)
+
+
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [
+        ({"zipf": -1}, "zipf is -1.0; it must lie between 0"),
+        ({"reuse_bins": [0.5], "lookups": 2, "unique_rows": 1}, "reuse_bins must be 17 shares"),
+        ({"reuse_bins": [1] + [0] * 16, "lookups": 2}, "these are 2 and missing"),
+        ({}, "give one of the two, or none of them and block_lookups or hot_rows"),
+    ],
+)
+def test_a_broken_rule_names_the_table_where_its_words_do_not(access: dict[str, Any], words: str):
+    raw = raw_workload()
+    raw["tables"].append(raw["tables"][0] | {"name": "other", "access": access})
+    said = refusal(raw)
+    assert "tables[1] ('other').access: " in said
+    assert words in said
+
+
+@pytest.mark.parametrize("name", [None, 123, "", "a\x07"])
+def test_a_wrong_name_is_told_once_and_of_the_table(name: Any):
+    short = {"num_embeddings": 10, "embedding_dim": 4, "pooling_factor": 1} | ({} if name is None else {"name": name})
+    said = refusal({"schema": "recsmith/workload/1", "batch_size": 8, "optimizer": "sgd", "tables": [short]})
+    assert "wrong" not in said
+    assert "feature" not in said

@@ -191,3 +191,16 @@ def test_anchors_stand_for_what_they_name():
     }  # fmt: skip
     many = "a: &a 1\n" + "\n".join(f"b{n}: *a" for n in range(9000))
     assert len(parse_yaml(many, "x.yaml")) == 9001  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_an_empty_file_is_called_so(text: str):
+    with pytest.raises(CorruptFile, match=r"^'x\.json' is empty$"):
+        parse_json(text, "x.json")
+
+
+@pytest.mark.parametrize("half", [r"\ud83d", r"\uDE00", r"a\ud83dz"])
+def test_half_of_a_character_is_refused_with_its_escape(half: str):
+    with pytest.raises(CorruptFile, match="is half of a character; write the character itself"):
+        parse_json(f'{{"name": "{half}"}}', "x.json")
+    assert parse_json(r'{"name": "\ud83d\ude00 \\ud83d"}', "x.json") == {"name": "😀 \\ud83d"}

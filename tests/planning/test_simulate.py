@@ -1,6 +1,7 @@
 """What a plan costs is the sum over its shards, and `simulate` says of a plan what `plan` said."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,13 +23,16 @@ from support.cases import (
     workload,
 )
 
+import recsmith
 from recsmith.bounds import lower_bound
 from recsmith.costs import COST_MODELS, piece_seconds, price
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch
+from recsmith.files import dump_json
+from recsmith.planning.simulate import load_priced, simulate
 from recsmith.planning.simulate import price as price_given
-from recsmith.planning.simulate import simulate
-from recsmith.plans import PARTS, Bound, Cache, Placement, Plan, check_placements
+from recsmith.plans import PARTS, Bound, Cache, Placement, Plan, check_placements, plan_to_raw
 from recsmith.problems import Constraints, Space, TableRule, constraints_to_raw, footprint_of
+from recsmith.web.report import report_html
 
 
 def _hand_made(case: Case, priced_by: Case, placements: tuple[Placement, ...]) -> Plan:
@@ -265,3 +269,21 @@ def test_a_plan_is_priced_alike_without_its_bound(monkeypatch: pytest.MonkeyPatc
     assert replace(without, bound=again.bound, gap=again.gap) == again
     told = price_given(plan.workload, plan.cluster, plan, cost_model=plan.cost_model, bound=False)
     assert replace(told, bound=given.bound, gap=given.gap) == given
+
+
+def test_a_file_that_was_edited_has_the_price_of_its_placements(tmp_path: Path) -> None:
+    """The digest is taken out to accept an edit; the cost in the file is then of what it was before."""
+    made = recsmith.plan(workload(table("a", 10**5, 32), table("b", 10**5, 32)), cluster(), planner="size_greedy").plan
+    raw = plan_to_raw(made)
+    for each in raw["placements"]:
+        each["ranks"] = [0]
+    del raw["digest"], raw["shards"]
+    file = tmp_path / "edited.json"
+    file.write_text(dump_json(raw))
+    told = simulate(file)
+    assert told.cost.total_s > made.cost.total_s
+    assert load_priced(file).cost == told.cost
+    change = recsmith.diff(made, file)
+    assert (change.before_s, change.after_s) == (made.cost.step_s, told.cost.step_s)
+    assert f'"total_s":{told.cost.step_s}' in report_html(file).replace(": ", ":")
+    assert recsmith.load_plan(file).placements == told.placements  # a job takes the edit as it is

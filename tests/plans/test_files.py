@@ -389,3 +389,36 @@ def test_other_texts_of_ranks_are_refused(raw: dict[str, Any], text: str):
 def test_runs_written_by_hand_are_read_in_any_plan(made: Plan, raw: dict[str, Any]):
     raw["placements"][1]["ranks"] = "0-1, 2-3"
     assert plan_from_raw(raw, "plan.json") == made
+
+
+def _longer(raw: dict[str, Any]) -> None:
+    raw["cost"]["total_s"] *= 2
+
+
+PRICES: list[tuple[str, Edit, str]] = [
+    ("a longer step", _longer, "parts and wait of rank 0 add up to"),
+    ("a shorter part", lambda raw: raw["cost"]["per_device"][1].update(backward_compute_s=0), "wait of rank 1 add up"),
+    ("another rank", lambda raw: raw["cost"]["per_device"][1].update(rank=0), "the cost of rank 1 is of rank 0"),
+    ("another gap", lambda raw: raw.update(gap=raw["gap"] + 1e-3), "not step / bound - 1"),
+    ("another bound", lambda raw: raw["bound"].update(value_s=raw["bound"]["value_s"] / 2), "not step / bound - 1"),
+    ("no bound", lambda raw: raw["bound"].update(value_s=None), "and nothing bounds it"),
+]
+
+
+@pytest.fixture(scope="module")
+def searched() -> str:
+    return dump_json(plan_to_raw(plan(workload(table("a"), table("b", 10**5)), cluster(), planner="size_greedy").plan))
+
+
+@pytest.mark.parametrize(("edit", "words"), [pytest.param(edit, words, id=name) for name, edit, words in PRICES])
+@pytest.mark.parametrize("with_digest", [True, False])
+def test_figures_of_a_price_that_do_not_go_together_are_refused(
+    searched: str, edit: Edit, words: str, with_digest: bool
+):
+    raw = json.loads(searched)
+    plan_from_raw(json.loads(searched), "p")
+    edit(raw)
+    if not with_digest:
+        del raw["digest"]
+    with pytest.raises(CorruptFile, match=f"'p' was changed after it was written: .*{words}.*delete `cost`"):
+        plan_from_raw(raw, "p")

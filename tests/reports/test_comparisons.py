@@ -312,3 +312,12 @@ def test_csv_and_json_hold_the_same_points():
     for row, same in zip(rows, raw, strict=True):
         words = {name: value if isinstance(value, str) else json.dumps(value) for name, value in same.items()}
         assert row == {name: "" if word == "null" else word for name, word in words.items()}
+
+
+def test_a_change_that_rounds_to_nothing_has_no_minus_and_one_sample_is_one(capsys: pytest.CaptureFixture[str]):
+    slightly = replace(row("auto", 1.0, 2.0), sensitivity=Spread(median_s=0.9999, p95_s=1.06, off=0.2, draws=100))
+    found = comparison(slightly, row("dim_greedy", 1.5, 1.0))
+    one = {name: replace(plan, workload=plan.workload.with_batch_size(1)) for name, plan in found.plans.items()}
+    text = text_of(comparison_report(replace(found, plans=one)), capsys)
+    assert "+0.0% (95th +6.0%)" in text
+    assert "; 1 sample a device" in text

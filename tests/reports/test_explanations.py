@@ -82,7 +82,7 @@ def test_the_data_of_an_account_keeps_every_option():
 
 def test_an_account_says_where_a_table_is_and_what_it_costs(capsys: pytest.CaptureFixture[str]):
     text = text_of(explanation_report(account()), capsys)
-    assert "table    a: 100 x 32 fp32, 12.5 KiB; 1 ids a sample, pooling sum" in text
+    assert "table    a: 100 x 32 fp32, 12.5 KiB; 1 id a sample, pooling sum" in text
     assert "placed   row_wise, kernel fused, on ranks 0, 1" in text
     assert "rank 1: rows 50 to 99, columns 0 to 31" in text
     assert "1,234 ids a step on each of its ranks, 12.5% of them different rows" in text

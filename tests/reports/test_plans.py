@@ -15,7 +15,7 @@ from recsmith.plans import PARTS, diff, inexact_tables
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.problems import Space
 from recsmith.reports.plan_differences import diff_report, diff_to_raw
-from recsmith.reports.plans import part_words, plan_report, price_to_raw, result_to_raw
+from recsmith.reports.plans import part_words, plan_report, price_to_raw, result_to_raw, tables_words
 from recsmith.workloads import Table
 from recsmith.workloads.workload import IndexDedup
 
@@ -209,3 +209,9 @@ def test_a_report_says_what_rows_of_sequences_take_beside_the_plan(
     assert "of every rank's step go to rows of 1 sequence table under any plan" in text
     assert f"{words} (index_dedup: {dedup})" in text
     assert "sequence table" not in text_of(plan_report(plan(workload(table("p")), "cpu:2").plan), capsys)
+
+
+def test_one_piece_of_columns_is_a_whole_table():
+    made = plan_of(workload(table("a"), table("b")), cluster(), placed("a", "column_wise", [0], [32]),
+                   placed("b", "column_wise", [0, 1], [16, 16]))  # fmt: skip
+    assert tables_words(made).endswith("1 whole, 1 split by columns")

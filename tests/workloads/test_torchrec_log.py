@@ -279,3 +279,11 @@ def test_a_text_without_the_word_and_without_frames_is_given_back(text: str):
 def test_frames_that_are_not_folded_join_nothing():
     for text in (report("mixed") + report("cached"), f"{'#' * 80}\n" * 3, f"{'#' * 80}\n" * 3 + "x\ny\n"):
         assert plain_lines(text, TITLE) == text
+
+
+def test_a_bare_report_without_one_of_its_tables_is_refused(tmp_path: Path):
+    lines = bare("mixed").splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if "sparse.query" in line)
+    (tmp_path / "job.log").write_text("".join(lines[:at] + lines[at + 1 :]))
+    with pytest.raises(CorruptFile, match="begins in line 1 shows 2 of its 3 tables"):
+        load_workload(tmp_path / "job.log")

@@ -9,7 +9,7 @@ from support.build import cluster, table, workload
 from recsmith import diff, explain, load_plan, plan, report, save_plan, simulate
 from recsmith.errors import UsageError
 from recsmith.problems import Constraints, pins_of
-from recsmith.workloads import AccessProfile, Feature, check_name
+from recsmith.workloads import AccessProfile, Feature, Table, Workload, check_name
 
 UNIFORM = tuple([1 / 17] * 17)
 
@@ -120,3 +120,11 @@ def test_tables_of_any_names_are_planned_kept_explained_and_pinned(tmp_path: Pat
     assert plan(work, cluster(local=4), planner="size_greedy", constraints=pins).plan.placements == made.placements
     report(made, tmp_path / "p.html")
     assert "<b>&" not in (tmp_path / "p.html").read_text("utf-8").split("<body", 1)[1].split("<script", 1)[0]
+
+
+def test_ids_a_sample_count_a_feature_with_its_own_batch_for_its_share():
+    two = Table(
+        name="a", num_embeddings=10, embedding_dim=4,
+        features=(Feature(name="x", pooling_factor=3), Feature(name="y", pooling_factor=4, batch_size=16)),
+    )  # fmt: skip
+    assert Workload(batch_size=64, optimizer="sgd", tables=(two,)).ids_a_sample(two) == 4

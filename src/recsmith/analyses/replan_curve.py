@@ -15,7 +15,8 @@ from recsmith.planners import Planner
 from recsmith.planning import SearchArguments, SearchOptions, find_planner
 from recsmith.planning.changed_problem import ChangedProblem
 from recsmith.planning.replan import Replanned, Replanning
-from recsmith.plans import Plan, load_plan
+from recsmith.planning.simulate import load_priced
+from recsmith.plans import Plan
 from recsmith.problems import Constraints
 from recsmith.workloads import Workload
 
@@ -90,7 +91,7 @@ def replan_curve(
     if steps_left is not None and steps_left < 1:
         raise UsageError(f"{steps_left} steps are left; give at least 1, or leave it out")
     options = SearchOptions(**search)
-    changed = ChangedProblem.of(load_plan(old), workload, cluster, constraints, options)
+    changed = ChangedProblem.of(load_priced(old), workload, cluster, constraints, options)
     replanning = Replanning(changed, find_planner(planner), options)
     speed = _speed(changed.problem.cluster, link_bandwidth)
     points: list[CurvePoint] = []

@@ -100,7 +100,7 @@ def diff_command(before: str, after: str, format_: str) -> None:
     \b
     recsmith diff a.json b.json
     """
-    from recsmith.plans import diff
+    from recsmith.planning.simulate import diff
     from recsmith.reports.plan_differences import diff_report, diff_to_raw
 
     change = diff(before, after)

@@ -55,11 +55,12 @@ def replan_command(old: str, output: str | None, force: bool, format_: str, **op
     recsmith replan old.json --cluster h100:8x14 --curve --steps-left 500000
     """
     from recsmith.files import check_target
-    from recsmith.plans import PLAN_FILE, load_plan, save_plan
+    from recsmith.planning.simulate import load_priced
+    from recsmith.plans import PLAN_FILE, save_plan
 
     _check_options(options, format_, output)
     check_target(output, inputs=inputs_of(old, *options.values()), kind=PLAN_FILE, force=force)
-    plan = load_plan(old)
+    plan = load_priced(old)
     asked = _read_problem(plan, options) | read_search(options) | {"planner": options["planner"]}
     curve = _curve(plan, asked, options) if options["curve"] or options["steps_left"] is not None else None
     found = _one(plan, asked, options) if curve is None else curve.best

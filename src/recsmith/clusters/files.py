@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, cast
 
 from recsmith import files
-from recsmith.clusters.cluster import Cluster
+from recsmith.clusters.cluster import LARGEST_WORLD, Cluster
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Given, Raw, Source, built, decode, did_you_mean
 from recsmith.units import parse_size, parse_speed
@@ -64,6 +64,12 @@ def load_cluster(source: Cluster | Source) -> Cluster:
     except CorruptFile:
         raise
     except UsageError as error:
+        device = source.partition(":")[0].lower().strip()
+        if device in catalogue():
+            raise UsageError(
+                f"'{source}' is neither a file nor a number of devices; write {device}:8 for a host of 8, or "
+                f"{device}:8x2 for two of them, {LARGEST_WORLD:,} devices at most"
+            ) from None
         raise UsageError(f"{error}, or a device{unknown_device(source.lower())}") from None
     raw = write_out(files.parse(text, source), source)
     return cluster_from_raw({"reserve_bytes": None} | raw, source)

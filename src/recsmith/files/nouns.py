@@ -217,7 +217,7 @@ def _wrong(errors: list[Any]) -> str:
 
 def _wrong_field(noun: Any, raw: object, error: Any, field: str = "") -> str:
     if error["type"] == BROKEN_RULE:
-        return error["msg"]
+        return _broken_rule(raw, error)
     place, value = _place(raw, error["loc"])
     place = f"{field}.{place}" if field else place
     if error["type"] in _UNKNOWN_FIELD:
@@ -230,6 +230,18 @@ def _wrong_field(noun: Any, raw: object, error: Any, field: str = "") -> str:
         return f"{place} is missing"
     said = f"{error['msg'][0].lower()}{error['msg'][1:]}".replace("a valid array", "a list")
     return f"{place} is {_beginning(value)}: {said}"
+
+
+def _broken_rule(raw: object, error: Any) -> str:
+    """A rule in its own words, which begin with its place where it is of an item of a list that they do not name."""
+    path, said = error["loc"][:-1], error["msg"]
+    items = [at for at, step in enumerate(path) if isinstance(step, int)]
+    if not items:
+        return said
+    item = _place(raw, path[: items[-1] + 1])[1]
+    names = [_inside(item, key) for key in ("name", "table", "tables")]
+    is_named = any(isinstance(name, str) and f"{name!r}" in said for name in names)
+    return said if is_named else f"{_place(raw, path)[0]}: {said}"
 
 
 def _beginning(value: object) -> str:

@@ -27,15 +27,20 @@ Steps = Sequence[str | int]  # keys and positions, from the top
 
 
 def parse_json(text: str, source: str) -> object:
-    """Plain data of strict JSON: no duplicate keys, no NaN or Infinity."""
+    """Plain data of strict JSON: no duplicate keys, no NaN or Infinity, no halves of characters."""
+    if not text.strip():
+        raise CorruptFile(f"'{source}' is empty")
     try:
-        return json.loads(
+        found = json.loads(
             text,
             object_pairs_hook=_unique_pairs,
             parse_constant=_refuse_constant,
             parse_float=_parse_float,
             parse_int=_parse_int,
         )
+        if "\\ud" in text or "\\uD" in text:
+            _refuse_halves(found)
+        return found
     except MemoryError:
         raise CorruptFile(f"'{source}' does not fit into memory: {len(text):,} characters") from None
     except json.JSONDecodeError as error:
@@ -44,6 +49,15 @@ def parse_json(text: str, source: str) -> object:
         raise CorruptFile(f"'{source}' is not strict JSON: {error}") from None
     except RecursionError:
         raise CorruptFile(f"'{source}' is not strict JSON: it is nested too deeply") from None
+
+
+def _refuse_halves(found: object) -> None:
+    """Refuse text with one of the two escapes that an emoji takes in JSON: half of a character cannot be written."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"{half} is half of a character; write the character itself, or both of its escapes") from None
 
 
 def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:

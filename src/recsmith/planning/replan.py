@@ -20,7 +20,8 @@ from recsmith.planning.changed_problem import ChangedProblem
 from recsmith.planning.registry import find_planner
 from recsmith.planning.result import Result, SearchArguments, SearchOptions, whole_steps
 from recsmith.planning.rounds import Found, Rounds
-from recsmith.plans import Plan, load_plan
+from recsmith.planning.simulate import load_priced
+from recsmith.plans import Plan
 from recsmith.problems import Constraints, footprint_of, placements_of
 from recsmith.units import format_size
 from recsmith.workloads import Workload
@@ -69,7 +70,7 @@ def replan(
         Infeasible: no plan exists, proved. NoPlanFound: none was found that moves so little; the message says how much
             the least that was found moves.
     """
-    old = load_plan(old)
+    old = load_priced(old)
     search = SearchOptions(**options)
     changed = ChangedProblem.of(old, workload, cluster, constraints, search)
     return Replanning(changed, find_planner(planner), search, on_improve).within(changed.bytes_of(max_moved))

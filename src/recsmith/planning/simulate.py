@@ -19,7 +19,8 @@ from recsmith.costs.published import error_under
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.planning.result import assemble_plan
-from recsmith.plans import Bound, PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
+from recsmith.plans import Bound, PlacedTables, Placement, Plan, PlanDiff, StepCost, check_placements, load_placed
+from recsmith.plans import diff as diff_of_plans
 from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.workloads import Workload, load_workload
@@ -44,6 +45,21 @@ def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None, *, 
     if isinstance(found, PlacedTables):
         return _price_placed(found, cost_model, bound)
     return _priced_again(found, cost_model, bound)
+
+
+def load_priced(plan: Plan | Source) -> Plan:
+    """A plan with the price that its file holds, or a new one where that is missing or of placements before an edit."""
+    found = load_placed(plan)
+    return found if isinstance(found, Plan) else _price_placed(found, None, True)
+
+
+def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
+    """What changed between two plans, or files of plans: which tables move, how many bytes, and what the step costs.
+
+    Raises:
+        UsageError: a file cannot be read; CorruptFile or PlanMismatch where it holds no plan.
+    """
+    return diff_of_plans(load_priced(before), load_priced(after))
 
 
 def _priced_again(plan: Plan, cost_model: str | CostModel | None, bound: bool) -> Plan:

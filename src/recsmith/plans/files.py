@@ -14,7 +14,7 @@ from recsmith.errors import CorruptFile, PlanMismatch
 from recsmith.files import Raw, Source, decode, encode
 from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.dumped import is_dump
-from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
+from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of, wrong_price
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.plans.printed import is_printed
 from recsmith.plans.rank_runs import runs_of, without_runs
@@ -76,16 +76,30 @@ def load_plan(source: Plan | Source) -> Plan:
         CorruptFile: it is not a plan, or was changed after it was written.
         PlanMismatch: the placements cannot be run, or shards and placements disagree.
     """
-    return _priced(load_placed(source), source)
+    return source if isinstance(source, Plan) else _priced(placed_from_raw(_raw_of(source), str(source)), source)
 
 
 def load_placed(source: Plan | Source) -> Plan | PlacedTables:
-    """The plan of a file, or the tables that it places where it names no cost, as files written by hand may.
+    """The plan of a file, or the tables that it places where its cost is not theirs: it names none, or has no digest.
 
-    Raises what `load_plan` raises.
+    Files are written by hand, and edited, so: their digest is then taken out. Raises what `load_plan` raises.
     """
     if isinstance(source, Plan):
         return source
+    raw = _raw_of(source)
+    found = placed_from_raw(raw, str(source))
+    return _unpriced(found) if isinstance(found, Plan) and not raw.get("digest") else found
+
+
+def _unpriced(plan: Plan) -> PlacedTables:
+    """What a plan says of a file that was edited: its cost is of what it was before."""
+    return PlacedTables(
+        workload=plan.workload, cluster=plan.cluster, constraints=plan.constraints, placements=plan.placements,
+        cost_model=plan.cost_model, missing="digest",
+    )  # fmt: skip
+
+
+def _raw_of(source: Source) -> Raw:
     source = files.source_text(source, "a Plan")
     text = files.read_text(source)
     if find_report(text, source) is not None or is_printed(text):
@@ -94,7 +108,7 @@ def load_placed(source: Plan | Source) -> Plan | PlacedTables:
     raw = files.parse(text, source)
     if is_dump(raw):
         raise CorruptFile(_running_plan(source, "a dumped ShardingPlan"))
-    return placed_from_raw(raw, source)
+    return raw
 
 
 def _running_plan(source: str, form: str) -> str:
@@ -249,6 +263,11 @@ def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source
         count = len(body.cost.per_device)
         raise CorruptFile(
             f"'{source}': the cost is of {count} devices, the cluster has {cluster.world_size}; plan again"
+        )
+    if isinstance(body, PricedBody) and (wrong := wrong_price(body.cost, body.bound, body.gap)):
+        raise CorruptFile(
+            f"'{source}' was changed after it was written: {wrong}; plan again, or delete `cost`, `bound` and `gap` "
+            "and have it priced by `recsmith simulate`"
         )
     digest = digest_of(workload, cluster, body.constraints or {}, body.placements)
     if body.digest not in ("", digest):

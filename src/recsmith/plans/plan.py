@@ -1,5 +1,6 @@
 """A plan: where every table goes, for which workload and cluster, what that costs, and the bound it is held against."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.sharding import CACHED_KERNELS, NOTED_ON_CUDA, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
+from recsmith.units import LEAST_TIME, format_time
 from recsmith.workloads import Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -17,6 +19,7 @@ PARTS = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_
 
 
 EXACT, LONGER = "exact: ", "longer: "  # how kinds of bounds begin that a search proved which took its time
+SAME_SECONDS = 1e-6  # relative: by how much sums of seconds of one price may differ
 LONGEST_S = 1e30  # seconds: beyond what any legal workload takes on any legal cluster; larger ones would overflow
 
 
@@ -122,6 +125,24 @@ class Bound:
         if self.value_s == 0:
             return 0.0 if total_s == 0 else None
         return max(0.0, total_s / self.value_s - 1)
+
+
+def wrong_price(cost: StepCost, bound: Bound, gap: float | None) -> str | None:
+    """What of a price does not go with the rest of it: ranks, parts of a step, the gap; None where all does."""
+    for rank, device in enumerate(cost.per_device):
+        if device.rank != rank:
+            return f"the cost of rank {rank} is of rank {device.rank}"
+        if not _is_same(device.busy_s + device.wait_s, cost.total_s):
+            told = f"{format_time(device.busy_s + device.wait_s)}, and the step takes {format_time(cost.total_s)}"
+            return f"parts and wait of rank {rank} add up to {told}"
+    if gap is None or bound.value_s is None:
+        return None if gap is None else f"its gap is {gap:.4g}, and nothing bounds it"
+    return None if _is_same((1 + gap) * bound.value_s, cost.total_s) else f"its gap is {gap:.4g}, not step / bound - 1"
+
+
+def _is_same(one_s: float, other_s: float) -> bool:
+    """Whether seconds are the same but for what sums of them lose."""
+    return math.isclose(one_s, other_s, rel_tol=SAME_SECONDS, abs_tol=LEAST_TIME)
 
 
 def wrong_load_factor(share: float) -> str | None:

@@ -20,8 +20,7 @@ def certificate_lines(certificate: Certificate) -> list[str]:
     return [
         f"plan     {plan.digest[:12]}, {tables} on {counted(plan.cluster.world_size, 'device')}: "
         f"{format_time(plan.cost.step_s)} under cost model {plan.cost_model}",
-        f"proven   no plan takes less than {format_time(least_s)} under it, so this one takes at most "
-        f"{format_gap(_gap(certificate))} more than the best",
+        f"proven   no plan takes less than {format_time(least_s)} under it{_best_words(certificate)}",
         f"         {space_words(plan.bound.space)}",
         f"checked  {counted(leaves, 'part')} that hold all plans, each by its own proof, rounded against the claim",
         f"given    {GIVEN}",
@@ -49,6 +48,12 @@ def certified_words(certificate: Certificate, file: str) -> str:
     return f"{told}; the bound of {format_time(bound_s)} has had more work, or other proofs (docs/bounds.md)"
 
 
-def _gap(certificate: Certificate) -> float:
+def _best_words(certificate: Certificate) -> str:
+    gap = _gap(certificate)
+    return "" if gap is None else f", so this one takes at most {format_gap(gap)} more than the best"
+
+
+def _gap(certificate: Certificate) -> float | None:
+    """How far the plan can be from the best; None where next to nothing is proved, of which no step is a multiple."""
     cost, seconds = certificate.plan.cost, certificate.tree.seconds
-    return cost.total_s / seconds - 1 if seconds else float("inf")
+    return max(0.0, cost.total_s / seconds - 1) if seconds else None

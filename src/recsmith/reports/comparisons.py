@@ -44,7 +44,8 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     lines = [
         line(
             "workload",
-            f"{counted(len(work.tables), 'table')}, {weights} of weights; {counted(work.batch_size, 'sample')} a device",
+            f"{counted(len(work.tables), 'table')}, {weights} of weights; "
+            f"{counted(work.batch_size, 'sample')} a device",
         ),
         line("cluster", plan.cluster.describe()),
         line("search", f"under cost model {model}; steps are predicted, not measured; gaps are proven under it"),

@@ -18,7 +18,7 @@ from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.reports.plan_words import drawn_words, rest_words, sequences_words, with_copies_words
 from recsmith.reports.plans import error_line, model_words, part_words
 from recsmith.units import counted, format_size, format_time
-from recsmith.workloads import Table
+from recsmith.workloads import Table, Workload
 
 EXPLANATION_SCHEMA = "recsmith/explanation/1"
 ONLY_BLOCKS = (
@@ -45,7 +45,7 @@ def explanation_report(explanation: Explanation) -> RenderableType:
         *([line("dynamic", words)] if (words := dynamic_words(plan)) else []),
     ]
     if explanation.account is not None:
-        return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
+        return Group(*lines, *account_report(explanation.account, plan.workload), *_ties_of(explanation))
     phases = (each for i, phase in enumerate(explanation.phases) for each in _phase_report(phase, i, explanation))
     more = (*_hot_rows_report(explanation), *_memory_report(explanation), *_cache_report(cache_curve(plan)))
     return Group(*lines, *phases, *more)
@@ -187,10 +187,10 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
     }
 
 
-def account_report(account: TableAccount) -> Iterator[RenderableType]:
+def account_report(account: TableAccount, workload: Workload) -> Iterator[RenderableType]:
     """Where a table is, what it costs, how it is read, what else it could be."""
     placement = account.placement
-    yield line("table", _table_words(account.table))
+    yield line("table", _table_words(account.table, workload))
     split = f", columns {_split_words(placement.widths)}" if placement.widths else ""
     where = f"{'ranks' if len(placement.ranks) > 1 else 'rank'} {_ranks_words(placement.ranks)}"
     kernel = describe_kernel(placement.compute_kernel, placement.cache)
@@ -208,8 +208,8 @@ def account_report(account: TableAccount) -> Iterator[RenderableType]:
     yield _alternatives_grid(account.alternatives)
 
 
-def _table_words(table: Table) -> str:
-    ids = sum(feature.pooling_factor * feature.num_poolings for feature in table.features)
+def _table_words(table: Table, workload: Workload) -> str:
+    ids = workload.ids_a_sample(table)
     size = f"{table.num_embeddings:,} x {table.embedding_dim} {table.data_type}, {format_size(table.weight_bytes)}"
     return f"{table.name}: {size}; {ids:.4g} {'id' if ids == 1 else 'ids'} a sample, pooling {table.pooling}"
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from recsmith.analyses.table_switches import advise_plan
 from recsmith.errors import one_line
 from recsmith.files import Source, encode, source_text, write_text
-from recsmith.plans import Plan, load_plan
+from recsmith.planning.simulate import load_priced
+from recsmith.plans import Plan
 from recsmith.reports.advice import told_advice
 from recsmith.reports.capacity import capacity_notes, load_capacity
 from recsmith.units import counted, format_gap, format_size, format_time
@@ -77,7 +78,7 @@ def report_html(
     on_switch: Callable[[str], object] | None = None,
 ) -> str:
     """The same as text. on_switch: hears the name of each change before it is priced."""
-    shown, other = load_plan(plan), None if against is None else load_plan(against)
+    shown, other = load_priced(plan), None if against is None else load_priced(against)
     told = told_advice(advise_plan(shown, on_switch)) if advice else None
     data = report_data(shown, _name_of(plan), other, _name_of(against), told)
     if capacity is not None:

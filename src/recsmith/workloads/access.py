@@ -6,6 +6,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
+from recsmith.units import counted
 
 NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a row in the counted batch
 STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row
@@ -48,7 +49,8 @@ class AccessProfile:
             self.zipf is None and self.reuse_bins is None and nowhere
         ):
             raise UsageError(
-                "an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two"
+                "an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two, or "
+                "none of them and block_lookups or hot_rows"
             )
         if self.zipf is not None and not (math.isfinite(self.zipf) and 0 <= self.zipf <= STEEPEST_ZIPF):
             raise UsageError(f"zipf is {self.zipf}; it must lie between 0 (uniform) and {STEEPEST_ZIPF:g}")
@@ -69,15 +71,19 @@ class AccessProfile:
 
     def _check_bins(self, bins: tuple[float, ...]) -> None:
         if len(bins) != NUM_REUSE_BINS or any(not 0 <= share <= 1 for share in bins) or abs(sum(bins) - 1) > ROUNDED:
-            raise UsageError(f"reuse_bins must be {NUM_REUSE_BINS} shares of the unique rows that add up to 1")
+            raise UsageError(
+                f"reuse_bins must be {NUM_REUSE_BINS} shares of the unique rows, from 0 to 1, that add up to 1; these "
+                f"are {counted(len(bins), 'share')} that {'adds' if len(bins) == 1 else 'add'} up to {sum(bins):.4g}"
+            )
         if self.lookups is None or self.unique_rows is None or not 1 <= self.unique_rows <= self.lookups:
             raise UsageError(
-                "reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups)"
+                "reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups); "
+                f"these are {self.lookups or 'missing'} and {self.unique_rows or 'missing'}"
             )
 
     def _check_blocks(self) -> None:
-        counted = self.block_lookups is not None
-        if counted and self.hot_rows is not None:
+        by_block = self.block_lookups is not None
+        if by_block and self.hot_rows is not None:
             raise UsageError(
                 f"an access profile has block_lookups and also hot_rows {self.hot_rows}; the counted blocks say where "
                 "hot rows lie, so leave hot_rows out"
@@ -88,7 +94,7 @@ class AccessProfile:
             raise UsageError("block_unique_rows need block_lookups of the same blocks; give both, of equally many")
         for name, shares in (("busiest_lookups", self.busiest_lookups), ("busiest_deviation", self.busiest_deviation)):
             if shares is not None and (
-                not counted or not 1 <= len(shares) <= MOST_HALVINGS or not all(0 <= share <= 1 for share in shares)
+                not by_block or not 1 <= len(shares) <= MOST_HALVINGS or not all(0 <= share <= 1 for share in shares)
             ):
                 raise UsageError(
                     f"{name} are shares, from 0 to 1, of the busiest of 2, 4, 8, ... blocks, at most "

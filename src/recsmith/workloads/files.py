@@ -13,7 +13,7 @@ from recsmith.files import Given, Raw, Source, built, decode, did_you_mean, enco
 from recsmith.workloads import torchrec_report
 from recsmith.workloads.optimizers import find_optimizer
 from recsmith.workloads.torchrec_log import find_report, refuse_log
-from recsmith.workloads.workload import Table, Workload
+from recsmith.workloads.workload import Table, Workload, wrong_name
 
 SCHEMA = "recsmith/workload/1"
 WORKLOAD_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
@@ -110,7 +110,8 @@ def _expand(table: object, source: str) -> object:
         rule = f"'{source}': table {name!r} has neither features nor a pooling_factor; give one of the two"
         raise CorruptFile(f"{rule}{_misspelt(table)}")
     rest = {key: value for key, value in table.items() if key not in SHORT_FORM}
-    return {**rest, "features": [{"name": name, **short}]}
+    named = isinstance(name, str) and not wrong_name(name, "table")  # else the table's own error is the one to tell
+    return {**rest, "features": [{"name": name if named else "_", **short}]}
 
 
 def _misspelt(table: Raw) -> str:

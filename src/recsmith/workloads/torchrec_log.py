@@ -46,6 +46,7 @@ def find_report(text: str, source: str) -> str | None:
         CorruptFile: the report or its lines are cut off, or its rows are mixed with those of another one.
     """
     if _is_bare(text):
+        _refuse_incomplete(text, source)
         return text
     if _OWN_START.match(text) and _OWN_SCHEMA.search(text):
         return None  # a file of RecSmith, whatever its comments hold
@@ -68,6 +69,14 @@ def _is_bare(text: str) -> bool:
     if batch is None or _BARE_TITLE_ROW.search(start) is None:
         return False
     return re.search(r"^[^#]", text[: batch.start()].lstrip(), re.MULTILINE) is None
+
+
+def _refuse_incomplete(text: str, source: str) -> None:
+    """Refuse a bare report that shows fewer tables than it counts, as those within a log are refused."""
+    rows = [line for line in text.splitlines() if line.strip()]
+    report = ReportRows(first=1, last=len(rows), rows=rows)
+    if report.trouble():
+        raise CorruptFile(_refusal(source, report))
 
 
 def _refuse_cut_lines(text: str, source: str) -> None:

@@ -185,6 +185,11 @@ class Workload:
         """The same workload at another local batch size."""
         return replace(self, batch_size=batch_size)
 
+    def ids_a_sample(self, table: Table) -> float:
+        """Mean ids that a table looks up for a sample, with those of features that have a batch of their own."""
+        ids = (f.pooling_factor * f.num_poolings * (f.batch_size or self.batch_size) for f in table.features)
+        return sum(ids) / self.batch_size
+
     def optimizer_of(self, table: Table) -> OptimizerName:
         """The optimizer that trains a table."""
         return table.optimizer or self.optimizer

@@ -25,9 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plan that trains one sample a device, another one, and a file that is cut."""
     folder = tmp_path_factory.mktemp("keys")
     work = workload(table("a"), table("b", rows=5000), batch_size=1)
-    for name in ("first", "second"):
-        recsmith.save_plan(recsmith.plan(work, "h100:2", planner=f"{'size' if name == 'first' else 'cost'}_greedy").plan,
-                           folder / f"{name}.json")  # fmt: skip
+    for name, planner in (("first", "size_greedy"), ("second", "cost_greedy")):
+        recsmith.save_plan(recsmith.plan(work, "h100:2", planner=planner).plan, folder / f"{name}.json")
     (folder / "cut.json").write_text('{"schema": "recsmith/workload/1"')
     (folder / "clicks.csv").write_text("name,num_embeddings,embedding_dim,pooling_factor\na,100,16,2\n")
     return folder
@@ -109,8 +108,12 @@ def test_tab_goes_on_to_the_next_field_and_devices_are_whole(page: Any):
 
 @pytest.mark.parametrize(
     ("typed", "said"),
-    [("0", "batch_size is 0; it must be at least 1"), ("2.5", "batch_size is 2.5"), ("-", "Samples per device and step is not a number")],
-)  # fmt: skip
+    [
+        ("0", "batch_size is 0; it must be at least 1"),
+        ("2.5", "batch_size is 2.5"),
+        ("-", "Samples per device and step is not a number"),
+    ],
+)
 def test_a_wrong_batch_is_said_and_not_left_out(page: Any, typed: str, said: str):
     page.get_by_label("Samples per device and step").press_sequentially(typed)
     page.locator("#plan").focus()

@@ -16,6 +16,8 @@ from recsmith.errors import RecSmithError
 from recsmith.files import dump_json
 from recsmith.plans import plan_to_raw
 from recsmith.reports.online import online_to_raw
+from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.uploads import read_upload
 
 TABLES = {
     "schema": "recsmith/workload/1", "batch_size": 64, "optimizer": "sgd", "name": "mine",
@@ -221,3 +223,23 @@ def test_a_changed_plan_is_refused_or_read(plan_text: str):
             asked += 1
             assert fuzzed.upload(json.dumps(raw | {key: wrong})).status_code in (201, 400, 422)
     assert asked > 80
+
+
+def test_a_cluster_file_is_the_one_of_the_command_line(tmp_path: Path):
+    """One that states neither memory nor reserve gets the estimated reserve there and here."""
+    text = json.dumps({"schema": "recsmith/cluster/1", "device": "h100", "local_world_size": 2})
+    (tmp_path / "c.json").write_text(text)
+    told = recsmith.load_cluster(tmp_path / "c.json")
+    assert told.reserve_bytes is None
+    assert read_upload(text.encode(), "c.json", Settings(token="x")).held == told
+
+
+def test_a_plan_that_was_edited_is_priced_anew(client: Client, plan_text: str):
+    raw = json.loads(plan_text)
+    whole = next(each for each in raw["placements"] if each["sharding_type"] == "table_wise")
+    for each in raw["placements"]:
+        if each["sharding_type"] == "table_wise":
+            each["ranks"] = whole["ranks"]
+    del raw["digest"], raw["shards"]
+    told = client.upload(json.dumps(raw), "edited.json").json()["plan"]["total_s"]
+    assert told > raw["cost"]["total_s"]

@@ -5,9 +5,8 @@ import warnings
 from dataclasses import dataclass
 
 from recsmith import _plugins
-from recsmith.clusters import Cluster, cluster_from_raw
+from recsmith.clusters import Cluster, load_cluster
 from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
-from recsmith.clusters.files import write_out
 from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.weight_files import PREFIX, shipped_models
 from recsmith.errors import CorruptFile, UsageError
@@ -133,7 +132,7 @@ def _read(
 ) -> Workload | Cluster | Plan | PlacedTables | Constraints | OnlineResult | WrittenSweep:
     schema = None if is_log or given.endswith(".csv") else _schema_of(given)
     if schema == CLUSTER_SCHEMA:
-        return cluster_from_raw(write_out(parse(given.text, given), given), given)
+        return load_cluster(given)
     if schema == PLAN_SCHEMA:
         return load_placed(given)
     if schema == CONSTRAINTS_SCHEMA:

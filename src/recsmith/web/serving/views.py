@@ -279,7 +279,7 @@ def _table(table: Table, placement: Placement, plan: Plan) -> Raw:
         "rows": table.num_embeddings,
         "columns": table.embedding_dim,
         "weight_bytes": table.weight_bytes,
-        "ids": sum(feature.pooling_factor * feature.num_poolings for feature in table.features),
+        "ids": plan.workload.ids_a_sample(table),
         "sharding_type": placement.sharding_type,
         "compute_kernel": placement.compute_kernel,
         "widths": list(placement.widths_of(table.embedding_dim)),
