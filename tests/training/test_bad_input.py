@@ -125,3 +125,14 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path):
     data = {"format": "generator", "seed": 1, "num_samples": 1000, "features": [{"name": "a", "num_embeddings": 10}]}
     with pytest.raises(UsageError, match="file/out' cannot be written: Not a directory; give another output"):
         train(a_run(tmp_path / "file", data, checkpoint=Checkpointing()))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_job_of_fewer_steps_than_a_line_takes_has_one_at_its_end(tmp_path: Path, ranks: int):
+    said = list[Any]()
+    run = a_run(tmp_path, clicks(tmp_path), ranks=ranks, metrics=RunMetrics(every=100), plan="auto")
+    train(run, on_progress=lambda words: said.append(words.get("scores")))
+    lines = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    [told] = [line for line in lines if line["event"] == "train"]
+    assert (told["step"], told["samples"] + told["corrupt"]) == (STEPS, STEPS * BATCH)
+    assert told["logloss"] in [scores["logloss"] for scores in said if scores]

@@ -106,6 +106,8 @@ def train_prepared(
             _agreed_at_the_end(job, watchers)
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
+        if times.steps and job.progress.scores is None and left_by != END:  # fewer steps than metrics.every
+            models.tell(times, job.total_steps)
         job.progress.step_s, told = watchers.times.usual_s(), watchers.times.tell(job)
         return {**models.finish(ended=left_by == END), **told}
 
