@@ -512,3 +512,16 @@ def test_a_setting_of_the_command_line_is_named_and_has_no_line(tmp_path: Path) 
     save_run(a_run(tmp_path), str(tmp_path / "run.json"))
     with pytest.raises(UsageError, match=r"^--set rows=tiered: rows\.folder is missing; give it$"):
         described(str(tmp_path / "run.json"), ("rows=tiered",))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"optimizers": {"sparse": {"tables": [{"tables": "aa", "learning_rate": 0.1}]}}}, "optimizers.sparse.tables"),
+        ({"model": {"initial": [{"tables": "aa", "reach": 0.1}]}}, "model.initial"),
+        needing("stored", {"model": {"compression": [{"method": "hash", "tables": "aa"}]}}, "model.compression"),
+    ],
+)
+def test_rules_that_fit_no_table_are_refused(words: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"{said}: no table is called 'aa'; did you mean 'a'"):
+        told(a_run(tmp_path, words))

@@ -23,13 +23,13 @@ from recsmith.training.job.losses import Loss, Outcome, SoftmaxLoss, TaskLosses
 from recsmith.training.models import MODEL, PooledSettings, check_tables, model_settings
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.refusals import check_together, model_parts
-from recsmith.training.run.tables import name_refused, tables_of
+from recsmith.training.run.tables import check_fit, name_refused, tables_of
 from recsmith.training.seams import TABLES
 from recsmith.training.seams.capabilities import Part
 from recsmith.training.seams.system import SystemTold, first_of, systems
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features
-from recsmith.training.tables.plain import features_of, outputs_of
+from recsmith.training.tables.plain import configs_of, features_of, outputs_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -74,6 +74,7 @@ def build_task(
     torch.manual_seed(seed)
     loss = SoftmaxLoss() if model.loss == "softmax" else _loss_of(model, schema)
     tables, device = tables_of(model, schema), torch.device(tables_on)
+    check_fit("model.initial", model.initial, [table.name for table in tables])
     weighted = any(feature.weighted for feature in schema.features)
     check_together([*model_parts(model, tables=tables, weighted=weighted), *parts])
     pooled = [table for table in tables if table.pooling != "none"]
@@ -123,6 +124,7 @@ def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
     task = build_task(run.model, source.schema, run.seed, module=module, parts=parts)
     for system in systems():
         system.check_model(run, task.model)
+    check_fit("optimizers.sparse.tables", run.optimizers.sparse.tables, [each.name for each in configs_of(task)])
     return Unsharded(run, source, task, features_of(task), tuple(told))
 
 

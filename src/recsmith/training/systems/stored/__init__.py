@@ -50,6 +50,15 @@ class StoredSmaller(System):
 
         return StoredSequences(configs, device, transforms=transforms)
 
+    def check_model(self, run: Any, model: Any) -> None:
+        """Refuse a rule that fits no table: it is misspelt."""
+        from recsmith.training.run.tables import check_fit
+        from recsmith.training.tables.plain import table_modules
+
+        if run.model.compression:
+            names = [name for tables in table_modules(model) for name in tables.names()]
+            check_fit(self.key, run.model.compression, names)
+
     def keep_files(self, model: Any, folder: Any) -> Any:
         """Maps of ids to rows."""
         from recsmith.training.systems.stored.kept_maps import keep_maps
