@@ -7,28 +7,33 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases import Case, cluster, drawn, large_case, medium_case, table, under, workload
+from support.cases import Case, drawn, large_case, medium_case, under
 
 from recsmith import _compiled
 from recsmith._compiled import call_compiled
+from recsmith._types import Floats
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import UsageError
 from recsmith.planners.search import compiled_placement, placement
-from recsmith.planners.search.compiled_placement import place_compiled
 from recsmith.planners.search.device_state import Assignment, DeviceState
-from recsmith.planners.search.placement import place_longest_first
+from recsmith.planners.search.placement import fewest_pieces_options, place_and_repair, place_longest_first
+from recsmith.sharding import Span
 from recsmith.workloads.sample import sample_workload
 
 pytest.importorskip("recsmith.planners.search._placing", reason="built without a C compiler")
 
 
-def both(case: Case, seed: int, memory_weight: float) -> tuple[tuple[DeviceState, Assignment], ...]:
+Placed = tuple[tuple[DeviceState, Assignment], ...]
+
+
+def both(case: Case, seed: int, memory_weight: float, scores: Floats | None = None) -> Placed:
     """The same random options, placed in Python and by the compiled code."""
     problem, random, made = case.problem, np.random.default_rng(seed), list[tuple[DeviceState, Assignment]]()
     choice = np.array([random.integers(a, b) for a, b in pairwise(problem.options.start.tolist())])
     for compiled in (False, True):
-        devices, assignment = DeviceState(case.evaluator), Assignment.of(problem, choice)
+        devices, assignment = DeviceState(case.evaluator, scores), Assignment.of(problem, choice)
         devices.memory_weight = memory_weight
         with pytest.MonkeyPatch.context() as patch:
             if not compiled:
@@ -38,7 +43,7 @@ def both(case: Case, seed: int, memory_weight: float) -> tuple[tuple[DeviceState
     return tuple(made)
 
 
-def check_alike(case: Case, seed: int, memory_weight: float) -> None:
+def check_alike(case: Case, seed: int, memory_weight: float) -> Placed:
     (loop, slow), (devices, fast) = both(case, seed, memory_weight)
     assert fast.target.tolist() == slow.target.tolist()
     assert devices.free.tolist() == loop.free.tolist()
@@ -48,6 +53,7 @@ def check_alike(case: Case, seed: int, memory_weight: float) -> None:
     np.testing.assert_allclose(devices.loads, loop.loads, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(devices.group_loads, loop.group_loads, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(devices.sums, loop.sums, rtol=1e-12)
+    return (loop, slow), (devices, fast)
 
 
 @given(
@@ -83,18 +89,43 @@ def test_it_finds_what_the_loop_finds_under_a_learned_model() -> None:
     assert devices.free.tolist() == again.free.tolist()
 
 
-def test_it_leaves_costs_that_just_add_up_and_other_scores_to_the_loop() -> None:
-    case = Case(workload(table("a", 100, 16)), cluster())
-    for devices in (DeviceState(case.evaluator), DeviceState(case.evaluator, np.ones(len(case.problem.pieces.mode)))):
-        assignment = Assignment.of(case.problem, case.problem.options.start[:-1])
-        assert not place_compiled(devices, assignment, np.arange(len(assignment.piece)), 1.0)
+@given(
+    case=drawn(medium_case, models=("torchrec",)), seed=st.integers(0, 2**32 - 1), weight=st.sampled_from((0.0, 0.8))
+)
+def test_it_finds_what_the_loop_finds_where_costs_add_up(case: Case, seed: int, weight: float) -> None:
+    (loop, slow), (devices, fast) = check_alike(case, seed, weight)
+    assert devices.loads.tolist() == loop.loads.tolist()  # to the last bit
+    assert slow.complete == fast.complete
+
+
+@given(case=drawn(medium_case, models=("torchrec",)), seed=st.integers(0, 2**32 - 1))
+def test_other_scores_are_placed_as_by_the_loop(case: Case, seed: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, 4, size=len(case.problem.pieces.mode)).astype(float)
+    (loop, slow), (devices, fast) = both(case, seed, 0.0, scores)
+    assert fast.target.tolist() == slow.target.tolist()
+    assert devices.loads.tolist() == loop.loads.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+def test_a_learned_model_prices_few_of_many_ranks_and_fills_all_of_them() -> None:
+    case = Learned(sample_workload(2_000, seed=7100, batch_size=64), load_cluster("h100:8x256"))
+    devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
+    draft = place_and_repair(devices, fewest_pieces_options(relaxation), devices.seconds)
+    assert draft.complete
+    single = devices.span[draft.piece] == int(Span.RANK)
+    assert len(np.unique(draft.target[single])) >= min(int(single.sum()), len(devices.free)) * 0.9
+    again = DeviceState(case.evaluator)
+    for piece, target in zip(draft.piece.tolist(), draft.target.tolist(), strict=True):
+        again.place(piece, target)
+    np.testing.assert_allclose(devices.loads, again.loads, rtol=1e-5)
+    assert devices.free.tolist() == again.free.tolist()
 
 
 def test_wrong_lengths_are_refused() -> None:
     native = _compiled.compiled(compiled_placement.CODE)
-    with pytest.raises(UsageError, match=r"another version of recsmith \(30 arrays are needed\); build it again"):
+    with pytest.raises(UsageError, match=r"another version of recsmith \(29 arrays are needed\); build it again"):
         call_compiled(native.place, ())
     with pytest.raises(UsageError, match="wrong length"):
-        call_compiled(native.place, tuple(np.zeros(3) for _ in range(30)))
+        call_compiled(native.place, tuple(np.zeros(3) for _ in range(29)))
     with pytest.raises(UsageError, match="array 1: 8 bytes an item"):
-        call_compiled(native.place, tuple(np.zeros(3, dtype=np.float32 if i == 1 else None) for i in range(30)))
+        call_compiled(native.place, tuple(np.zeros(3, dtype=np.float32 if i == 1 else None) for i in range(29)))

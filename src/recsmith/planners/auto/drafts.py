@@ -19,6 +19,7 @@ DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: m
 QUICK = 4_000  # tables times devices up to which other planners take part; beyond, they take too long for what they add
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # candidates placed: DRAFT_WORK over the number of tables
 LARGE_DRAFTS = 6  # of large problems that are annealed by compiled code, which gains more in the time of the others
+VAST_DRAFTS = 3  # complete ones of vast problems, each of which takes a second or more; later ones were no better
 DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; with other widths of sequences
 
 
@@ -81,7 +82,7 @@ class Drafts:
             most = LARGE_DRAFTS
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))
-            if self.stopping.reached:
+            if self.stopping.reached or (self.stopping.is_vast and len(self.starts) >= VAST_DRAFTS):
                 break
         return True
 

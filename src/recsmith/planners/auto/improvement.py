@@ -39,6 +39,11 @@ class StoppingRule:
         return self.size > LARGE
 
     @property
+    def is_vast(self) -> bool:
+        """Whether the problem is so large that a single placement takes long."""
+        return self.size > VAST
+
+    @property
     def reached(self) -> bool:
         """Whether the budget is spent, the caller has cancelled, or the best plan is good enough."""
         return self.search.stop or self.search.total_s <= self.bound_s * (1 + self._last_gap)
@@ -93,6 +98,8 @@ class Improvement:
         while patience > 0 and not self.stopping.reached:
             several = not self.stopping.near_bound(local.total)
             better = local.round(several=several)
+            if self.stopping.is_vast:  # else little beside what trials count, and gains are worth it
+                self.devices.effort += local.round_effort
             patience = most if better else patience - 1 if several else 0
             gains += better and local.total < self.search.total_s
             if gains >= (GAINS if self.stopping.is_large else 1) or (gains and not patience):

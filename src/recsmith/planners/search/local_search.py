@@ -13,7 +13,13 @@ import numpy as np
 from recsmith._types import Ints
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.search.device_state import Assignment, DeviceState
-from recsmith.planners.search.piece_moves import CurrentPlan, move_or_swap
+from recsmith.planners.search.piece_moves import (
+    MOST_MOVED,
+    MOST_PARTNERS,
+    CurrentPlan,
+    MovablePieces,
+    move_or_swap,
+)
 from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.trials import Trial, best_trials
 from recsmith.problems import Legality
@@ -37,6 +43,7 @@ class LocalSearch:
         self.options = TableOptions(relaxation)
         self.random = np.random.default_rng(seed)
         self.sharpness = SHARPNESS[0]
+        self._pieces: MovablePieces | None = None  # those of the plan, until a table is placed again
 
     def assignment(self) -> Assignment:
         """The plan: all tables' pieces, in order of tables."""
@@ -47,17 +54,24 @@ class LocalSearch:
         """Seconds of the step as it now is."""
         return float(self.copies.totals()[0])
 
+    @property
+    def round_effort(self) -> int:
+        """Numbers that a round works on beside its trials: all pieces, and all ranks for each piece that may move."""
+        pieces, ranks = (len(self._pieces.piece) if self._pieces else 0), len(self.devices.free)
+        return pieces + (min(MOST_MOVED, pieces // ranks) + 1) * (ranks + min(MOST_PARTNERS, pieces))
+
     def round(self, *, several: bool) -> bool:
         """One change for the better; False where none was found. several: also take several tables out at once."""
-        plan = CurrentPlan.of(self.devices, self.copies, self.sharpness)
-        worst = plan.slowest_ranks()
+        plan = CurrentPlan.of(self.devices, self.copies, self.sharpness, self._pieces)
+        self._pieces, worst = plan.pieces, plan.slowest_ranks()
         if any(move_or_swap(plan, rank) for rank in worst):
             return True
         if any(replace_table(plan, self.options, rank) for rank in worst):
+            self._pieces = None
             return True
         better = replace_several(plan, self.options, worst, self.random) if several else None
         if better is not None:
-            self.copies = better
+            self.copies, self._pieces = better, None
         return better is not None
 
 

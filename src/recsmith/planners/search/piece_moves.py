@@ -37,12 +37,15 @@ class CurrentPlan:
     score: float
 
     @classmethod
-    def of(cls, devices: DeviceState, copies: PlanCopies, sharpness: int) -> "CurrentPlan":
-        """The plan as it now is, with a smoothed maximum of this sharpness."""
+    def of(
+        cls, devices: DeviceState, copies: PlanCopies, sharpness: int, pieces: "MovablePieces | None" = None
+    ) -> "CurrentPlan":
+        """The plan as it now is, with a smoothed maximum of this sharpness. pieces: its own, where they are known."""
         loads = copies.full_loads()[0]
         objective = SmoothMax.at(loads, sharpness)
         powers = objective.powers(loads)
-        return cls(devices, copies, MovablePieces(devices, copies), objective, powers, float(powers.sum()))
+        pieces = pieces or MovablePieces(devices, copies)
+        return cls(devices, copies, pieces, objective, powers, float(powers.sum()))
 
     def slowest_ranks(self) -> list[int]:
         """The rank that adds most to the score, then the slowest rank of each phase; each once."""
@@ -94,7 +97,12 @@ class MovablePieces:
         others = np.flatnonzero(self.movable & (self.target != rank))
         if len(others) <= MOST_PARTNERS:
             return others
-        return np.sort(others[np.argsort(load[self.target[others]], kind="stable")[:MOST_PARTNERS]])
+        there = load[self.target[others]]
+        last = np.partition(there, MOST_PARTNERS - 1)[MOST_PARTNERS - 1]
+        level = np.flatnonzero(there == last)[: MOST_PARTNERS - int((there < last).sum())]
+        chosen = there < last
+        chosen[level] = True
+        return others[chosen]
 
 
 # --- moves and swaps --------------------------------------------------------------------------------------------------
@@ -183,3 +191,4 @@ def _put(plan: CurrentPlan, changes: list[tuple[int, int]]) -> None:
         targets[number - plan.pieces.start[table]] = target
         copies.remove(0, table)
         copies.insert(0, table, option, targets)
+        plan.pieces.target[number] = target
