@@ -213,3 +213,16 @@ def test_ranks_beyond_the_old_world_have_nothing() -> None:
         (2, 3 * DIM * 4),
         (3, DIM * 4),
     ]
+
+
+def test_what_stays_as_it_was_is_named_and_no_shard_of_it_is_received() -> None:
+    tables = workload(*(table(name, ROWS, DIM) for name in "abc"))
+    places = (placed("a", "data_parallel", ALL, (), "dense"), placed("b", "table_wise", [0]))
+    before = plan_of(tables, MACHINES, *places, placed("c", "table_wise", [1]))
+    after = (*places, placed("c", "table_wise", [2]))
+    found = moved_bytes(before, after, tables, MACHINES)
+    assert found == {"a": [], "b": [], "c": [(2, 4 * ELEMENTS)]}
+    wider = workload(table("a", ROWS, DIM), table("b", ROWS, DIM + 4), table("c", ROWS, DIM))
+    assert moved_bytes(before, after, wider, MACHINES)["b"] == [(0, 4 * ROWS * (DIM + 4))]
+    hosts = cluster(hosts=1, local=WORLD)  # row blocks of a host would differ, so nothing is taken for the same
+    assert moved_bytes(before, after, tables, hosts)["b"] == [(0, 0)]

@@ -2,15 +2,19 @@
 
 import json
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.cases import cluster, table, workload
 
 from recsmith import Apart, Constraints, PerRank, Pin, TableRule, Together, load_constraints, pins_of, plan, save_plan
 from recsmith.errors import Infeasible, UsageError
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import build_problem, constraints_from_raw, constraints_to_raw, in_space
+from recsmith.problems.constraints import RulesByTable
 from recsmith.problems.space import Space
 
 WORK = workload(*(table(f"t{i}", 1000 * (i + 1), 32) for i in range(4)))
@@ -136,3 +140,21 @@ def test_a_plan_that_a_file_names_often_is_read_once(old: Path, monkeypatch: pyt
     (old / "many.json").write_text(json.dumps({"schema": "recsmith/constraints/1", "pin_to": pins}))
     assert [rule.tables for rule in load_constraints(old / "many.json").rules] == ["t2", "t3"]
     assert read == [str(old / "old.json")]
+
+
+NAMES = st.text("ab*?[]", min_size=1, max_size=3)
+
+
+@given(patterns=st.lists(st.tuples(NAMES, st.booleans()), max_size=8), table=NAMES)
+def test_the_rules_of_a_table_are_those_that_match_it_in_their_order(
+    patterns: list[tuple[str, bool]], table: str
+) -> None:
+    rules = tuple(
+        TableRule(tables=name, max_shards=place + 1, optional=optional)
+        for place, (name, optional) in enumerate(patterns)
+    )
+    matching = [
+        rule for rule in rules
+        if rule.tables == table or (not rule.optional and fnmatchcase(table, rule.tables))
+    ]  # fmt: skip
+    assert list(RulesByTable(rules).of(table)) == matching

@@ -224,7 +224,9 @@ def carry_over(old: Plan, evaluator: Evaluator) -> Carried:
     before = {table.name: table for table in old.workload.tables}
     after = {table.name: table for table in problem.tables}
     same = {name for name in before.keys() & after.keys() if is_same_table(before[name], after[name])}
-    placed = [each for each in old.placements if each.table in same and _is_legal(each, after[each.table], problem)]
+    space = problems.PlannedSpace(problem)
+    placed = [each for each in old.placements
+              if each.table in same and _is_legal(each, after[each.table], problem.cluster, space)]  # fmt: skip
     return Carried(
         sizes={name: after[name].weight_bytes for name in sorted(same)},
         placements={each.table: each for each in placed},
@@ -232,11 +234,11 @@ def carry_over(old: Plan, evaluator: Evaluator) -> Carried:
     )
 
 
-def _is_legal(placement: Placement, table: Table, problem: Problem) -> bool:
+def _is_legal(placement: Placement, table: Table, cluster: Cluster, space: problems.PlannedSpace) -> bool:
     """Whether the table can be placed so on the new cluster, in its space and under its rules."""
     try:
-        placement.kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), problem.cluster)
-        return problems.in_space(problem, (placement,))
+        placement.kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
+        return space.holds((placement,))
     except (PlanMismatch, UsageError):
         return False
 

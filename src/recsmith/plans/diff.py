@@ -100,7 +100,7 @@ def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
 def moved_bytes(
     before: Plan, after: Sequence[Placement], workload: Workload, cluster: Cluster
 ) -> dict[str, list[tuple[int, int]]]:
-    """(rank, bytes of weights that it must receive) of each shard of placements, by table.
+    """(rank, bytes of weights that it must receive) of each shard of placements that changed, by table; all are named.
 
     workload, cluster: those of the placements. What a rank held of a table before, it keeps. Tables that `before` does
     not have, or has in another shape, are received whole.
@@ -111,21 +111,32 @@ def moved_bytes(
         for table in before.workload.tables
         if table.name in tables and is_same_table(table, tables[table.name])
     }
-    wanted = {placement.table for placement in after} & same
+    stay = _placed_as_before(before, after, cluster) & same
+    changed = [placement for placement in after if placement.table not in stay]
+    wanted = {placement.table for placement in changed} & same
     held: defaultdict[tuple[str, int], list[Rectangle]] = defaultdict(list)
     for shard in shards_of(
         [each for each in before.placements if each.table in wanted], before.workload, before.cluster
     ):
         held[shard.table, shard.rank].append((shard.rows, shard.columns))
     moved: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for shard in shards_of(after, workload, cluster):
+    for shard in shards_of(changed, workload, cluster):
         area = _length(shard.rows) * _length(shard.columns)
         kept = sum(
             _overlap(rows, shard.rows) * _overlap(columns, shard.columns)
             for rows, columns in held.get((shard.table, shard.rank), ())
         )
         moved[shard.table].append((shard.rank, (area - kept) * tables[shard.table].element_bytes))
-    return dict(moved)
+    return {placement.table: moved[placement.table] for placement in after}
+
+
+def _placed_as_before(before: Plan, after: Sequence[Placement], cluster: Cluster) -> set[str]:
+    """Tables whose shards are those of the plan before; data_parallel ones alone may have thousands."""
+    was, now = before.cluster, cluster
+    if (was.world_size, was.local_world_size) != (now.world_size, now.local_world_size):
+        return set()
+    old = {placement.table: placement for placement in before.placements}
+    return {placement.table for placement in after if old.get(placement.table) == placement}
 
 
 def as_now(plan: Plan, places: Mapping[int, int]) -> Plan:

@@ -137,15 +137,33 @@ class Constraints:
         rules = tuple(rule for rule in self.rules if not rule.optional or rule.tables in known)
         return self if len(rules) == len(self.rules) else replace(self, rules=rules)
 
-    def rules_of(self, table: str) -> tuple[TableRule, ...]:
-        """All rules that match the table."""
-        return tuple(
-            rule for rule in self.rules if rule.tables == table or (not rule.optional and _matches(rule.tables, table))
-        )
-
     def rule_for(self, table: str) -> TableRule | None:
-        """All rules that match the table, as one; None if none does. Places and pins are not asked."""
-        matching = self.rules_of(table)
+        """All rules that match the table, as one (`RulesByTable.merged`); of many tables, ask that."""
+        return RulesByTable(self.rules).merged(table)
+
+
+class RulesByTable:
+    """The rules of each table, found quickly: many rules name one table each, such as the pins of a plan."""
+
+    def __init__(self, rules: tuple[TableRule, ...]) -> None:
+        self._rules = rules
+        self._named: dict[str, list[int]] = {}
+        for place, rule in enumerate(rules):
+            self._named.setdefault(rule.tables, []).append(place)
+        self._patterns = [i for i, rule in enumerate(rules) if not rule.optional and _is_pattern(rule.tables)]
+
+    def of(self, table: str) -> tuple[TableRule, ...]:
+        """All rules that match the table, in their order."""
+        matching = {i for i in self._patterns if fnmatchcase(table, self._rules[i].tables)}
+        return tuple(self._rules[i] for i in sorted(matching.union(self._named.get(table, ()))))
+
+    def merged(self, table: str) -> TableRule | None:
+        """All rules that match the table, as one; None if none does. Places and pins are not asked.
+
+        Raises:
+            NoChoiceLeft: together they leave the table nothing.
+        """
+        matching = self.of(table)
         if not matching:
             return None
         types = [set(rule.sharding_types) for rule in matching if rule.sharding_types is not None]
@@ -178,7 +196,11 @@ class Constraints:
 
 def _matches(pattern: str, table: str) -> bool:
     """Whether a pattern that is no plain name matches; asked of every rule and table, so plain names are quick."""
-    return any(sign in pattern for sign in "*?[") and fnmatchcase(table, pattern)
+    return _is_pattern(pattern) and fnmatchcase(table, pattern)
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
 
 
 def members(patterns: tuple[str, ...], tables: list[str]) -> list[int]:
@@ -187,10 +209,13 @@ def members(patterns: tuple[str, ...], tables: list[str]) -> list[int]:
     return [i for i, name in enumerate(tables) if name in exact or any(_matches(each, name) for each in patterns)]
 
 
-def constraint_key(constraints: Constraints, table: str) -> str:
-    """What places, widths, pins and other tables say of a table, as a text that puts equal tables in a fixed order."""
+def constraint_key(constraints: Constraints, rules: tuple[TableRule, ...], table: str) -> str:
+    """What places, widths, pins and other tables say of a table, as a text that puts equal tables in a fixed order.
+
+    rules: those that match the table.
+    """
     fields = (*PLACES, "widths", "max_shards", "pin")
-    relevant = [rule for rule in constraints.rules_of(table) if any(getattr(rule, name) is not None for name in fields)]
-    rules = sorted(repr(replace(rule, tables="")) for rule in relevant)
+    relevant = [rule for rule in rules if any(getattr(rule, name) is not None for name in fields)]
+    said = sorted(repr(replace(rule, tables="")) for rule in relevant)
     between = [str(i) for i, each in enumerate(constraints.between) if members(each.patterns, [table])]
-    return " ".join((*rules, *between))
+    return " ".join((*said, *between))

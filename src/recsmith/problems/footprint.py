@@ -14,8 +14,8 @@ from recsmith._types import Ints
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements, describe_kernel
 from recsmith.problems.constraint_files import constraints_from_raw
-from recsmith.problems.constraints import Constraints
-from recsmith.problems.kept import broken_constraint
+from recsmith.problems.constraints import Constraints, RulesByTable
+from recsmith.problems.kept import KeptRules, broken_constraint
 from recsmith.problems.options import NO_PIECE
 from recsmith.problems.problem import Problem, build_problem
 from recsmith.problems.space import Space, kernels_of, torchrec_width
@@ -198,11 +198,26 @@ def space_holding(space: Space, placements: Sequence[Placement]) -> Space:
 
 def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
     """Whether placements lie in a problem's space: types, kernels, cache factors, widths, rules and constraints."""
-    space, constraints = problem.space, problem.constraints
-    tables = {table.name: table for table in problem.tables}
-    least_width = dict(zip(tables, problem.least_width.tolist(), strict=True))
-    for placement in placements:
-        rule = constraints.rule_for(placement.table) if constraints.rules else None
+    return PlannedSpace(problem).holds(placements)
+
+
+class PlannedSpace:
+    """What a problem lets its tables be, which placements are held against: all of a plan, or table by table."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._space = problem.space
+        self._dims = {table.name: table.embedding_dim for table in problem.tables}
+        self._least_width = dict(zip(self._dims, problem.least_width.tolist(), strict=True))
+        self._by_table = RulesByTable(problem.constraints.rules)
+        self._kept = KeptRules(problem.constraints, problem.tables, problem.cluster)
+
+    def holds(self, placements: Sequence[Placement]) -> bool:
+        """As `in_space`."""
+        return all(map(self._allows, placements)) and self._kept.broken(placements) is None
+
+    def _allows(self, placement: Placement) -> bool:
+        """Whether a table may be of such a type and kernel, with such a cache and such widths."""
+        space, rule = self._space, self._by_table.merged(placement.table)
         types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
         if placement.sharding_type not in types or placement.compute_kernel not in kernels_of(space, rule):
             return False
@@ -210,15 +225,12 @@ def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
             return False
         if placement.compute_kernel == KEY_VALUE.name and placement.cache_policy != space.cache_policy:
             return False
-        dim = tables[placement.table].embedding_dim
+        dim, least = self._dims[placement.table], self._least_width[placement.table]
         widths = placement.widths_of(dim)
-        least = least_width[placement.table]
         if min(widths) < min(least, dim):
             return False
         splits = placement.kind.splits_columns and space.widths == "torchrec"
-        if splits and set(widths) != {torchrec_width(dim, least or None)}:
-            return False
-    return broken_constraint(constraints, placements, problem.tables, problem.cluster) is None
+        return not splits or set(widths) == {torchrec_width(dim, least or None)}
 
 
 def check_solves(problem: Problem, placements: Sequence[Placement]) -> None:

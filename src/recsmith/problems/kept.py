@@ -4,12 +4,12 @@ Searches ask Legality, which sees pieces as widths on ranks and not which column
 more, before anybody gets them.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from recsmith.clusters import Cluster
 from recsmith.plans import Placement
-from recsmith.problems.constraints import Apart, Constraints, PerRank, Together, members
+from recsmith.problems.constraints import Apart, Constraints, PerRank, RulesByTable, Together, members
 from recsmith.problems.space import TableRule
 from recsmith.workloads import Table
 
@@ -23,24 +23,30 @@ def broken_constraint(
 
     placements: of some tables or of all; what is said of several tables together is asked of those that are placed.
     """
-    if not constraints.parts:
-        return None
-    dims = {table.name: table.embedding_dim for table in tables}
-    exact: defaultdict[str, list[TableRule]] = defaultdict(list)
-    patterns: list[TableRule] = []
-    for rule in constraints.rules:
-        if not rule.optional and any(sign in rule.tables for sign in "*?["):  # optional ones name one table
-            patterns.append(rule)
-        else:
-            exact[rule.tables].append(rule)
-    for placed in placements:
-        rules = [*exact[placed.table], *(each for each in patterns if members((each.tables,), [placed.table]))]
-        broken = next(
-            (words for rule in rules for words in _by_itself(rule, placed, dims[placed.table], cluster)), None
-        )
-        if broken:
-            return f"table '{placed.table}' {broken}"
-    return next((words for each in constraints.between for words in _together(each, placements, cluster)), None)
+    return KeptRules(constraints, tables, cluster).broken(placements)
+
+
+class KeptRules:
+    """Constraints that placements of some tables are held against, once or table by table."""
+
+    def __init__(self, constraints: Constraints, tables: Sequence[Table], cluster: Cluster) -> None:
+        self._constraints, self._cluster = constraints, cluster
+        self._dims = {table.name: table.embedding_dim for table in tables}
+        self._by_table = RulesByTable(constraints.rules)
+
+    def broken(self, placements: Sequence[Placement]) -> str | None:
+        """As `broken_constraint`."""
+        constraints, cluster = self._constraints, self._cluster
+        if not constraints.parts:
+            return None
+        for placed in placements:
+            rules = self._by_table.of(placed.table)
+            broken = next(
+                (words for rule in rules for words in _by_itself(rule, placed, self._dims[placed.table], cluster)), None
+            )
+            if broken:
+                return f"table '{placed.table}' {broken}"
+        return next((words for each in constraints.between for words in _together(each, placements, cluster)), None)
 
 
 def _by_itself(rule: TableRule, placed: Placement, dim: int, cluster: Cluster) -> Iterator[str]:

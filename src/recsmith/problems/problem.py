@@ -20,7 +20,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.plans.plan import CachePolicy
 from recsmith.problems.barred_options import barred_options, beside_partners, fits_alone, other_openings
-from recsmith.problems.constraints import Constraints, constraint_key
+from recsmith.problems.constraints import Constraints, RulesByTable, constraint_key
 from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Demand, Modes, Rules, build_modes, holds_two_batches, no_mode
@@ -153,7 +153,8 @@ def build_problem(
     names = [table.name for table in workload.tables]
     constraints = constraints.matching(names)
     constraints.check_names(names)
-    rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}
+    by_table = RulesByTable(constraints.rules)
+    rules = {name: by_table.merged(name) for name in names} if constraints.rules else {}
     opened, kernels = opened_space(space, rules), KernelLimits.of(workload, cluster)
     check_replicated(workload, cluster, opened)
     _check_beneath(workload, cluster, opened, constraints)
@@ -246,6 +247,7 @@ def canonical_order(
     tables: tuple[Table, ...], rules: Rules, constraints: Constraints | None = None
 ) -> tuple[Table, ...]:
     """Tables by what they are; names decide only between equal ones, so neither order nor names change a plan."""
+    by_table = RulesByTable(constraints.rules if constraints else ())
 
     def key(table: Table) -> tuple[object, ...]:
         features = sorted((f.pooling_factor, f.num_poolings, f.weighted, f.batch_size or 0) for f in table.features)
@@ -258,8 +260,9 @@ def canonical_order(
         dynamic = () if table.dynamic is None else (table.dynamic.admit, table.dynamic.evict)
         what = (table.pooling, table.data_type, _access_key(table.access), table.collection, dynamic)
         what = what if table.optimizer is None else (*what, table.optimizer)
-        constrained = constraint_key(constraints, table.name) if constraints is not None else ""
-        return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, table.name
+        name = table.name
+        constrained = "" if constraints is None else constraint_key(constraints, by_table.of(name), name)
+        return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, name
 
     return tuple(sorted(tables, key=key))
 

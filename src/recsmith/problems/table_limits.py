@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Placement
 from recsmith.plans.check import check_placement
-from recsmith.problems.constraints import Constraints
+from recsmith.problems.constraints import Constraints, RulesByTable
 from recsmith.problems.space import NoChoiceLeft, Pin, Split, TableRule
 from recsmith.sharding import widest_piece
 from recsmith.sharding.coverage import by_target
@@ -102,8 +102,9 @@ class TableLimits:
         open_ = np.ones((len(tables), cluster.world_size), dtype=bool) if placed else None
         for rule in constraints.rules:
             _check_places(rule, cluster)
+        by_table = RulesByTable(constraints.rules)
         for t, table in enumerate(tables):
-            own = constraints.rules_of(table.name)
+            own = by_table.of(table.name)
             merged = rules[table.name]
             if not own or merged is None:
                 continue

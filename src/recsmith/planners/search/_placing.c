@@ -11,11 +11,10 @@ what they name; only lengths are checked here.
 
 #define NOWHERE -1
 #define MOST_PHASES 16
-#define MANY 2048          /* ranks of which only FEW are scored under a learned model, whose prices take long */
-#define FEW 256
 
 typedef struct {
     i64 N, W, F, J, k, G, per_host, adds_up;                  /* adds_up: pieces add their one column, whatever is there */
+    i64 few;                                               /* ranks that are scored under a learned model; 0: all */
     f64 quantum, memory_weight;
     /* (N,): group, ranks that it covers, bytes of all ranks but the last and of the last, host bytes of the hosts */
     const i64 *group, *size, *head, *tail, *other_hosts, *last_host;
@@ -103,24 +102,24 @@ static int by_fullness(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* Fullness up to which FEW ranks with room for a piece lie; below all of them where none has room. */
+/* Fullness up to which few ranks with room for a piece lie; below all of them where none has room. */
 static f64 level_of_few(const Placing *p, i64 piece) {
     i64 roomy = 0;
     for (i64 w = 0; w < p->W; w++) if (p->free_[w] >= p->tail[piece]) p->sorted[roomy++] = p->full[w];
     qsort(p->sorted, roomy, sizeof(f64), by_fullness);
-    return roomy ? p->sorted[roomy < FEW ? roomy - 1 : FEW - 1] : -INFINITY;
+    return roomy ? p->sorted[roomy < p->few ? roomy - 1 : p->few - 1] : -INFINITY;
 }
 
-/* Score FEW ranks with room that are least full: there a piece costs least or nearly. How many had room. */
+/* Score few ranks with room that are least full: there a piece costs least or nearly. How many had room. */
 static i64 score_few(Placing *p, i64 piece) {
     i64 below = 0, level = 0, found = 0;
-    for (int again = 0; again < 2 && below + level < FEW / 2; again++) {
+    for (int again = 0; again < 2 && below + level < p->few / 2; again++) {
         if (again) p->level = level_of_few(p, piece);      /* half of them have become fuller */
         below = level = 0;
         for (i64 w = 0; w < p->W; w++) if (p->free_[w] >= p->tail[piece])
             below += p->full[w] < p->level, level += p->full[w] == p->level;
     }
-    level = FEW - below;                                   /* of equal ones so many, the first ones */
+    level = p->few - below;                                /* of equal ones so many, the first ones */
     for (i64 w = 0; w < p->W; w++) {
         p->score[w] = INFINITY;
         if (p->free_[w] < p->tail[piece] || p->full[w] > p->level || (p->full[w] == p->level && level-- <= 0)) continue;
@@ -184,7 +183,7 @@ static void put(Placing *p, i64 piece, i64 target) {
     for (i64 w = first; w <= last; w++) {
         p->free_[w] -= w < last ? p->head[piece] : p->tail[piece];
         p->used[w] = p->memory_weight - (f64)p->free_[w] * p->scale[w];
-        if (p->W >= MANY) set_fullness(p, w);
+        if (p->few) set_fullness(p, w);
     }
     for (i64 h = first / p->per_host; h < last / p->per_host; h++) p->host_free[h] -= p->other_hosts[piece];
     p->host_free[last / p->per_host] -= p->last_host[piece];
@@ -205,8 +204,8 @@ static void score_next(Placing *p, i64 piece) {
         score_ranks(p, piece, from, from + size);
         p->uses++;
     }
-    if (again && (!p->is_short || p->uses < FEW / 2)) return;
-    p->is_short = p->groups.extras && size == 1 && p->W >= MANY, p->uses = 0;
+    if (again && (!p->is_short || p->uses < p->few / 2)) return;
+    p->is_short = p->groups.extras && size == 1 && p->few, p->uses = 0;
     if (p->is_short) p->is_short = score_few(p, piece) > 0;
     else score_ranks(p, piece, 0, p->W);
 }
@@ -283,11 +282,11 @@ enum {  /* the arrays, in the order of the call; from SUMS on they are written t
 };
 
 static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
-    if (lengths[SIZES] != 6 || lengths[SCALES] != 2) return 0;
+    if (lengths[SIZES] != 7 || lengths[SCALES] != 2) return 0;
     const i64 *sizes = array[SIZES];
     p->N = sizes[0], p->W = sizes[1], p->F = sizes[2], p->k = sizes[3], p->per_host = sizes[4];
-    p->adds_up = sizes[5];
-    if (p->W < 1 || p->k < 1 || p->per_host < 1) return 0;
+    p->adds_up = sizes[5], p->few = sizes[6];
+    if (p->W < 1 || p->k < 1 || p->per_host < 1 || p->few < 0) return 0;
     p->quantum = ((const f64 *)array[SCALES])[0], p->memory_weight = ((const f64 *)array[SCALES])[1];
     p->group = array[GROUP], p->size = array[SIZE], p->head = array[HEAD], p->tail = array[TAIL];
     p->other_hosts = array[OTHER_HOSTS], p->last_host = array[LAST_HOST];
@@ -299,7 +298,7 @@ static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  
     i64 N = p->N, W = p->W, G = p->G = lengths[SUMS] / (p->W * p->k), F = p->F, k = p->k, J = p->J = p->groups.columns;
     if (p->groups.F != F || F > MOST_PHASES || (p->adds_up && (F != 1 || J != 1))) return 0;
     const i64 expected[ARRAYS] = {
-        6, 2, N, N, N, N, N, N, N, N, N, N * k, N * J,
+        7, 2, N, N, N, N, N, N, N, N, N, N * k, N * J,
         [EXPECTED] = F, W, G * W * k, G * W * J, G * F * W, F * W, W, W / p->per_host, N,
     };
     for (int i = 0; i < ARRAYS; i++) if ((i < GROUPS || i >= EXPECTED) && lengths[i] != expected[i]) return 0;
