@@ -114,7 +114,7 @@ def test_a_learned_model_that_prices_few_ranks_of_a_vast_problem_fills_all_of_th
     seconds = list[float]()
     for few in (0, 8):
         if few:
-            monkeypatch.setattr(compiled_placement, "VAST", 0)
+            monkeypatch.setattr(compiled_placement, "MOST_CELLS", 0)
             monkeypatch.setattr(compiled_placement, "FEW", few)
         devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
         draft = place_and_repair(devices, fewest_pieces_options(relaxation), devices.seconds)

@@ -17,8 +17,8 @@ from recsmith.costs.group_loads import GroupLoads, Maximum
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 
 CODE = "planners.search._placing"
-VAST, FEW = 10**8, 256  # pieces times ranks; of more, so many ranks are scored under a learned model, whose prices
-# take long. Trade-off: on 10,000 tables and 4,096 devices this saved a third of the seconds, for steps 0.9 % longer.
+MOST_CELLS = 10**8  # pieces times ranks up to which a learned model prices all ranks for a piece, which takes long
+FEW = 256  # ranks that it prices beyond; trade-off: 10,000 x 4,096 took 2/3 of the seconds for 0.9 % longer steps
 ADDS_UP = GroupLoads(np.zeros(1), (Maximum(0, np.ones((1, 1)), np.zeros(1)),))  # pieces whose seconds are all they add
 
 
@@ -35,7 +35,7 @@ def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints,
     kind = np.where(devices.on_one_host[option], 2, devices.tied[option].astype(np.int64))
     target = np.full(len(sequence), NOWHERE)
     terms = devices.seconds[piece, None] if devices.additive else devices.terms[piece]
-    few = FEW if len(sequence) * len(devices.free) > VAST else 0
+    few = FEW if len(sequence) * len(devices.free) > MOST_CELLS else 0
     sizes = (len(sequence), len(devices.free), len(devices.loads), terms.shape[1], devices.local, devices.additive, few)
     sides = (each[piece] for each in devices.bytes_held)
     pieces = (devices.group[piece], devices.coverage[piece], *sides, _before_in_table(table), kind, piece)
