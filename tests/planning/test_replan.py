@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import recsmith
 from recsmith import Plan, Workload
 from recsmith.errors import NoPlanFound, UsageError
+from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planning.replan import Replanned, replan
 from recsmith.plans import diff
 from recsmith.workloads.sample import sample_workload
@@ -36,6 +37,16 @@ def test_nothing_moves_where_nothing_may() -> None:
     assert (found.moved_bytes, found.new_bytes) == (0, 0)
     assert all(now[name] == each for name, each in placements(OLD).items() if name in now)
     assert len(now) == 22
+
+
+@pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
+def test_a_job_of_whole_tables_gets_nearly_all_that_a_fresh_plan_would_bring():
+    tables = sample_workload(60, seed=7109, batch_size=2048, max_bytes=2**32)
+    old = recsmith.plan(tables, "h100:8", planner="cost_greedy", cost_model="fitted").plan
+    fresh = recsmith.plan(tables, "h100:8", cost_model="fitted").plan.cost.total_s
+    found = replan(old, max_moved="20%")
+    assert found.moved_bytes <= 0.2 * found.staying_bytes
+    assert found.result.plan.cost.total_s < fresh + 0.2 * (old.cost.total_s - fresh)
 
 
 CHANGES = given(st.integers(0, 5), st.integers(0, 15), st.sampled_from(["0.5%", "3%", "20%", "100%"]))

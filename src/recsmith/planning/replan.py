@@ -128,11 +128,14 @@ class Replanning:
         """The fresh plan, but for tables that stay, annealed within the limit; None where that finds no plan."""
         changed = self.changed
         stay = changed.carried.placements
-        returned = footprint_of(changed.problem, tuple(stay.get(p.table, p) for p in fresh.moves.placements))
+        new = fresh.moves.placements
+        returned, anew = (
+            footprint_of(changed.problem, each) for each in (tuple(stay.get(p.table, p) for p in new), new)
+        )
         originals = OriginalPlacements.of(changed.old, changed.carried.sizes, frozenset(stay), limit)
         ends = begun + (self.options.time_limit_s or float("inf"))
         made = anneal_warm(
-            changed.evaluator, returned, originals, self.options.seed, lambda: time.perf_counter() < ends
+            changed.evaluator, returned, anew, originals, self.options.seed, lambda: time.perf_counter() < ends
         )
         if made is None:
             return None

@@ -38,7 +38,7 @@ def originals(old: Plan, limit: int) -> OriginalPlacements:
 
 def annealed(one: Case, old: Plan, limit: int, start: Footprint | None = None, seed: int = 0) -> Footprint | None:
     begin = footprint_of(one.problem, old.placements) if start is None else start
-    return anneal_warm(one.evaluator, begin, originals(old, limit), seed, lambda: True)
+    return anneal_warm(one.evaluator, begin, begin, originals(old, limit), seed, lambda: True)
 
 
 def moved(one: Case, old: Plan, found: Footprint) -> int:

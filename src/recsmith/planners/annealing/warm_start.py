@@ -98,14 +98,18 @@ class CoolingTurn(NamedTuple):
 COOL = (CoolingTurn(2e-4, 1e-2), CoolingTurn(1e-4, 1e-3))
 RUNS = (COOL, (CoolingTurn(2e-3, 1e-2), *COOL))  # plans that cool side by side: the second also leaves poor starts
 STEPS, PIECE_STEPS = 50_000, 12_000  # of a turn: at least, and a piece of the start
+FEW_PIECES = 1_000  # of the start, up to which a third plan cools, from the fresh one; trade-off: half as long again
 MOST_STEPS = 24_000_000  # trade-off: 36 or more made steps of 3,000 and 10,000 tables 0.2 to 0.7 % longer than 12 did
 
 
 def anneal_warm(
-    evaluator: Evaluator, start: Footprint, originals: OriginalPlacements, seed: int, keep_on: Callable[[], bool]
-) -> Footprint | None:
+    evaluator: Evaluator, start: Footprint, fresh: Footprint, originals: OriginalPlacements, seed: int,
+    keep_on: Callable[[], bool],
+) -> Footprint | None:  # fmt: skip
     """The best plan found that fits the memory and moves no more than `originals` allows; the start may do neither.
 
+    fresh: a plan as if nothing were placed. What runs may be all in one fusion group, out of which single changes do
+    not pay: so its groups are open, too, and one of the plans that cool begins there.
     None where none was found, without compiled code, and for cost models and constraints that it does not know.
     keep_on: asked now and then whether to go on; what has cooled by then counts. The outcome does not depend on the
     number of cores. Cost: some seconds for thousands of tables.
@@ -115,26 +119,29 @@ def anneal_warm(
     if group_loads is None or devices.legality.groups:
         return None
     flat = FlatProblem(evaluator, group_loads, kinds=LONG_KINDS)
-    options = FlatOptions(flat, _tried(evaluator, devices, start))
-    plan = flat.plan_of(start)
+    options = FlatOptions(flat, _tried(evaluator, devices, np.concatenate([start.mode, fresh.mode])))
+    plan, other = flat.plan_of(start), flat.plan_of(fresh)
     if plan is None or not options.usable:
         return None
-    turns = [[(turn.heat, originals.flat(flat, turn.price)) for turn in run] for run in RUNS]
+    begins = [(plan, run) for run in RUNS]
+    if other is not None and len(start.mode) <= FEW_PIECES:
+        begins.append((other, COOL))
+    turns = [(begin, [(turn.heat, originals.flat(flat, turn.price)) for turn in run]) for begin, run in begins]
     steps = min(MOST_STEPS, max(STEPS, PIECE_STEPS * len(start.mode)))
-    with ThreadPoolExecutor(min(len(RUNS), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(turns), os.cpu_count() or 1)) as pool:
         runs = [
-            pool.submit(_run, flat, options, plan, own, steps, seed * len(RUNS) + i, keep_on)
-            for i, own in enumerate(turns)
+            pool.submit(_run, flat, options, begin, own, steps, seed * len(RUNS) + i, keep_on)
+            for i, (begin, own) in enumerate(turns)
         ]
         seconds, best = min((run.result() for run in runs), key=lambda found: found[0])
     return flat.footprint(best) if np.isfinite(seconds) else None
 
 
-def _tried(evaluator: Evaluator, devices: DeviceState, start: Footprint) -> TriedOptions:
-    """Options of the fusion groups that the start uses; of all groups where some table has none of those."""
+def _tried(evaluator: Evaluator, devices: DeviceState, modes: Ints) -> TriedOptions:
+    """Options of the fusion groups that pieces of these modes use; of all groups where some table has none of those."""
     relaxation = shared_relaxation(evaluator, first_bound(evaluator).linear)
     used: Bools = np.zeros(evaluator.groups, dtype=bool)
-    used[evaluator.group[start.mode]] = True
+    used[evaluator.group[modes]] = True
     few = TriedOptions(devices, relaxation.within(used))
     return few if few.count.all() else TriedOptions(devices, relaxation)
 
