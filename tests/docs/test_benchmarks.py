@@ -69,6 +69,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "learning": (*SHIPPED, "--epochs", "1"),
     "loads": ("bounds", "--problems", "10"),
     "measuring": ("--budget", "1s"),
+    "replan_greedy": ("--count", "1"),
     "lost_host": ("--plans", "10"),
     "mutants": ("--only", "no mutant is called so"),
     "narrow": ("rates", "--quick"),

@@ -7,11 +7,11 @@ under an optimizer that keeps one number a row (each cut has numbers of its own)
 """
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
+from recsmith.problems.constraints import RulesByTable
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED, SEQUENCES_ON_CPU
@@ -68,7 +68,7 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     rules += [rule for system in systems() for rule in system.plan_rules(run, hosts)]
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
-    needed = [rule for rule in rules if not rule.optional]
+    needed = RulesByTable(tuple(rule for rule in rules if not rule.optional))
     kept = [rule for rule in rules if not rule.optional or _can_be_kept(rule, needed)]
     as_before = loadable_rules(before) if before else ()
     for rule in as_before:
@@ -81,11 +81,11 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     return Constraints(keep_exact=True, rules=(*kept, *as_before))
 
 
-def _of_table(table: str, rules: Sequence[TableRule]) -> list[TableRule]:
-    return [rule for rule in rules if rule.sharding_types and (rule.tables == table or fnmatchcase(table, rule.tables))]
+def _of_table(table: str, rules: RulesByTable) -> list[TableRule]:
+    return [rule for rule in rules.of(table) if rule.sharding_types]
 
 
-def _can_be_kept(rule: TableRule, needed: Sequence[TableRule]) -> bool:
+def _can_be_kept(rule: TableRule, needed: RulesByTable) -> bool:
     """Whether some type is left to a table under a rule of how its state lies, beside what the run needs.
 
     State that lies otherwise begins anew where a run begins with the weights of another one, as under a plan of a file.
