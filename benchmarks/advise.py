@@ -55,7 +55,7 @@ from recsmith.prediction.captured_base import step_factors
 from recsmith.training import Run, run_from_raw, run_to_raw
 from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
-from recsmith.training.seams.system import batches_of_a_step
+from recsmith.training.seams.registry import batches_of_a_step
 
 WARM, BLOCK, PAIRS, BUSY_S, SAMPLES, CAPTURED, WINDOW = 10, 16, 6, 20.0, 65_536, 40, 16_384
 FIRST_PORT = 21_000

@@ -98,7 +98,7 @@ def test_parts_of_a_stranger_are_in_dry_run_schema_checkpoint_and_card(
     (tmp_path / "run.yaml").write_text(yaml.safe_dump({"schema": "recsmith/run/1", **raw}), "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("recsmith.training.seams.system._others", {})  # of tests before
+    monkeypatch.setattr("recsmith.training.seams.registry._others", {})  # of tests before
     properties = run_schema()["properties"]
     named_by_class = {"name": {"type": "string", "pattern": ":"}}
     assert {"type": "object", "required": ["name"], "properties": named_by_class} in properties["comms"]["anyOf"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recsmith.training.listed import SYSTEMS
-from recsmith.training.seams.system import FOLDER
+from recsmith.training.seams.registry import FOLDER
 
 EVERY = (
     "arrays", "balance", "dedup", "dynamic", "halves", "narrow", "periods", "remote", "search", "second_order",

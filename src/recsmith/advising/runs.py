@@ -21,7 +21,7 @@ from recsmith.prediction.speeds import core
 from recsmith.training.launch.dry_run import DryRun, described, ranks_of
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
-from recsmith.training.seams.system import batches_of_a_step, systems, use_systems
+from recsmith.training.seams.registry import batches_of_a_step, systems, use_systems
 from recsmith.workloads import Workload
 
 APART = 0.10  # of a gain: 59 of 75 small ones that were told of runs were no farther off (docs/advise.md)

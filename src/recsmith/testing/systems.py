@@ -17,7 +17,8 @@ from recsmith.training.job.card import MODEL, read_card
 from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS
 from recsmith.training.launch.launching import dry_run
 from recsmith.training.run import Checkpointing, load_run
-from recsmith.training.seams.system import System, systems, use_systems
+from recsmith.training.seams.registry import systems, use_systems
+from recsmith.training.seams.system import System
 
 SAMPLES, BATCH = 640, 32  # twenty steps
 CLICKS: Raw = {

@@ -68,7 +68,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What loads late; nouns of systems among it."""
     if name[:1].isupper() and name not in __all__:
-        from recsmith.training.seams.system import systems
+        from recsmith.training.seams.registry import systems
 
         said = [noun for each in systems() for noun in (each.settings, *get_args(each.settings))]
         if shown := [noun for noun in said if getattr(noun, "__name__", "") == name]:

@@ -58,7 +58,7 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
 def keys(cls: type[Class]) -> type[Class]:
     """Keys of a noun that derives this class: fields for type checkers, and as it runs those whose system is there.
 
-    `keys_of_systems` (seams/system.py) makes these. Where a system is not there, its key has its default, and a file
+    `keys_of_systems` (seams/keys.py) makes these. Where a system is not there, its key has its default, and a file
     that names it is refused.
     """
     cls.__annotations__.clear()

@@ -23,7 +23,7 @@ from recsmith.training.job.evaluating import scored_labels
 from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, log_progress, log_wish, save
 from recsmith.training.job.log import StepTimes, time_forward, timed
 from recsmith.training.job.rank_times import BytesSent, RankTimes
-from recsmith.training.seams.system import first_of, systems
+from recsmith.training.seams.registry import first_of, systems
 from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep

@@ -15,7 +15,7 @@ from recsmith.training.job.log import tell_note, tell_pid
 from recsmith.training.job.starting import owning, plan_anew, prepared
 from recsmith.training.loop import TrainedModels, train_prepared
 from recsmith.training.run import Run, run_of_job, run_to_raw
-from recsmith.training.seams.system import first_of, systems
+from recsmith.training.seams.registry import first_of, systems
 from recsmith.training.watchers import Watchers
 
 

@@ -179,13 +179,13 @@ def test_keys_are_there_with_their_systems(there: bool, monkeypatch: pytest.Monk
     from recsmith.reports.docstrings import meanings
     from recsmith.training import Periods
     from recsmith.training.listed import DataKeys
-    from recsmith.training.seams import system
+    from recsmith.training.seams import keys
 
-    mine = [each for each in system.systems() if there and each.key == "data.periods"]
-    monkeypatch.setattr(system, "systems", lambda: tuple(mine))
+    mine = [each for each in keys.systems() if there and each.key == "data.periods"]
+    monkeypatch.setattr(keys, "systems", lambda: tuple(mine))
 
     @noun
-    @system.keys_of_systems("data.")
+    @keys.keys_of_systems("data.")
     class Data(DataKeys):
         """Of a test. path: where samples are."""
 

@@ -11,7 +11,8 @@ from recsmith._compiled import compiled
 from recsmith.testing import SystemContract, TrainedSystemContract
 from recsmith.training import Run, run_from_raw, run_to_raw
 from recsmith.training.listed import SYSTEMS
-from recsmith.training.seams.system import System, systems
+from recsmith.training.seams.registry import systems
+from recsmith.training.seams.system import System
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 MAP = "training.systems.dynamic._id_rows"  # compiled code, without which it refuses runs

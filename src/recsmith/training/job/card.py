@@ -11,7 +11,8 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
 from recsmith.training.listed import CardKeys
 from recsmith.training.run import RunModel
-from recsmith.training.seams.system import cards_of_systems, systems
+from recsmith.training.seams.keys import cards_of_systems
+from recsmith.training.seams.registry import systems
 
 ONNX_FILE = "model.onnx"  # in place of weights, of an export for other runtimes
 StoredTables = Literal["fp32", "fp16", "int8"]

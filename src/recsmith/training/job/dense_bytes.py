@@ -16,7 +16,7 @@ from recsmith.training.job.run_step import dense_bytes, history_work
 from recsmith.training.job.sharded import dense_shapes, with_collections
 from recsmith.training.optimizers.building import dense_state
 from recsmith.training.run import Run, load_run
-from recsmith.training.seams.system import first_of, systems
+from recsmith.training.seams.registry import first_of, systems
 
 
 def memory_of_run(run: Run | Source, plan: Plan | Source) -> tuple[StepMemory, DenseLayers]:

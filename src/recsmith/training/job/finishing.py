@@ -13,7 +13,7 @@ from recsmith.training.job.card import MODEL
 from recsmith.training.job.export import export
 from recsmith.training.job.job import TrainingJob, evaluate_now, over_ranks, save
 from recsmith.training.job.links import step_line
-from recsmith.training.seams.system import systems
+from recsmith.training.seams.registry import systems
 from recsmith.training.sources import data_digest
 
 

@@ -11,7 +11,7 @@ from recsmith.training.job.plan_rules import check_loadable
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, newest_in
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
-from recsmith.training.seams.system import systems, trains_layers
+from recsmith.training.seams.registry import systems, trains_layers
 from recsmith.training.sources import check_state
 from recsmith.workloads.optimizers import OPTIMIZERS
 

@@ -15,7 +15,7 @@ from recsmith.jobs.log_lines import LOG
 from recsmith.plans import Plan
 from recsmith.scoring.scores import by_label, shown_scores
 from recsmith.training.run import MADE_HERE, Run
-from recsmith.training.seams.system import systems, trains_layers
+from recsmith.training.seams.registry import systems, trains_layers
 from recsmith.training.step_clock import STEPS
 from recsmith.units import counted, format_size, format_time
 

@@ -33,7 +33,7 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable, plan_limits
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, device_parts
-from recsmith.training.seams.system import batches_of_a_step
+from recsmith.training.seams.registry import batches_of_a_step
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.units import counted

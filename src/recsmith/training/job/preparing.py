@@ -1,7 +1,7 @@
 """The one preparation of a run: a dry run tells what it makes, and jobs, arrays, servers and trainers train it.
 
 The order is part of what it means: the model is built for the data, the plan is made for the model, a checkpoint is
-compared with both, systems decide what is open (in the order of seams/system.py, for each rests on those before), and
+compared with both, systems decide what is open (in the order of listed.py, for each rests on those before), and
 what is left is compared with the checkpoint. The step that they decide by is that of run_step.py.
 """
 
@@ -30,7 +30,8 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
-from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems, told_step
+from recsmith.training.seams.registry import first_of, systems, told_step
+from recsmith.training.seams.system import OpenRun, SystemTold
 from recsmith.training.sources import first_lengths, open_data, reading_of, with_distinct
 from recsmith.training.sources.protocol import State
 
@@ -152,7 +153,8 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, ranks: int, *, pr
     reading = reading_of(with_distinct(parts.source, parts.features.groups))
     step = plain_step(run, own, shapes, numbers, lengths, reading=reading) if asked else None
     made = OpenRun(
-        run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths, ranks=ranks
+        run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths, ranks=ranks,
+        told_step=told_step,
     )  # fmt: skip
     for system in systems():
         made = system.decide(made)

@@ -30,7 +30,7 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.optimizers.settings import DenseState
 from recsmith.training.run import Run, RunComms
-from recsmith.training.seams.system import batches_of_a_step, first_of, systems
+from recsmith.training.seams.registry import batches_of_a_step, first_of, systems
 from recsmith.units import format_size
 from recsmith.workloads import Feature, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS

@@ -38,7 +38,7 @@ from recsmith.training.optimizers.dense import prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
-from recsmith.training.seams.system import first_of, systems, trains_layers
+from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
 from recsmith.training.stores.protocol import HostParts, RowStore

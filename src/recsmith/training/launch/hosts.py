@@ -26,7 +26,7 @@ from recsmith.training.launch.launching import passing_on_signals
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
 from recsmith.training.run import MADE_HERE, Run, load_run, names_modules
-from recsmith.training.seams.system import systems, use_systems
+from recsmith.training.seams.registry import systems, use_systems
 
 HOST_NAME, INTERFACE = "RECSMITH_HOST_NAME", "GLOO_SOCKET_IFNAME"  # environment: of this host
 RESTARTS = 3  # of ranks that failed, where nobody says more; a lost host is none

@@ -21,7 +21,7 @@ from recsmith.jobs.worker import join_group
 from recsmith.training.launch.prerequisites import check_memory_limit, check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_hosts, local_ranks, stand_in_note
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
-from recsmith.training.seams.system import first_of, systems
+from recsmith.training.seams.registry import first_of, systems
 
 LOOP = "recsmith.training.rank:train_on_rank"
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient

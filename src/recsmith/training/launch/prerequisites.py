@@ -21,7 +21,7 @@ from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.jobs.machine import PROGRAM_BYTES
 from recsmith.training.run import Component, Run, names_component, names_modules
-from recsmith.training.seams.system import systems, use_systems
+from recsmith.training.seams.registry import systems, use_systems
 from recsmith.units import format_size
 
 KEYS = {each.name for each in fields(Run)}

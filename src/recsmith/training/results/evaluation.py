@@ -16,7 +16,7 @@ from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run.data import RunData
-from recsmith.training.seams.system import first_of, systems, use_systems_of
+from recsmith.training.seams.registry import first_of, systems, use_systems_of
 from recsmith.training.sources import read_as_run
 from recsmith.units import counted
 

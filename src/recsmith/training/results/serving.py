@@ -24,7 +24,7 @@ from recsmith.training.job.models import Task, build_task
 from recsmith.training.losses.settings import number_tasks
 from recsmith.training.results.quantised_tables import dequantised, stored_shapes, use_quantised
 from recsmith.training.results.samples import check_samples, rows_of
-from recsmith.training.seams.system import systems, use_systems_of
+from recsmith.training.seams.registry import systems, use_systems_of
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of, vectors_of

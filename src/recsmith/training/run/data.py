@@ -8,7 +8,7 @@ from recsmith.data.order import WINDOW
 from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.feeding.engines import EngineName
 from recsmith.training.listed import DataKeys
-from recsmith.training.seams.system import keys_of_systems
+from recsmith.training.seams.keys import keys_of_systems
 
 LIKE = "like"  # of data.test
 MOST_SAMPLES = 2**31  # of a step

@@ -41,7 +41,8 @@ from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.bases import with_base
 from recsmith.training.run.data import RunData
 from recsmith.training.seams import ROWS, STEP, WATCHER
-from recsmith.training.seams.system import keys_of_systems, systems, use_systems
+from recsmith.training.seams.keys import keys_of_systems
+from recsmith.training.seams.registry import systems, use_systems
 from recsmith.workloads.data_types import DataType
 from recsmith.workloads.workload import IndexDedup
 

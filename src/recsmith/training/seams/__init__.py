@@ -5,7 +5,8 @@ data, collectives and optimizers are registered beside their settings (data/data
 """
 
 from recsmith._components import register
-from recsmith.training.seams.system import PREDICTED, ROWS, STEP, TABLES, UPDATE, WATCHER, systems
+from recsmith.training.seams.registry import systems
+from recsmith.training.seams.system import PREDICTED, ROWS, STEP, TABLES, UPDATE, WATCHER
 
 __all__ = ["PREDICTED", "ROWS", "STEP", "TABLES", "UPDATE", "WATCHER", "systems"]
 

@@ -1,25 +1,18 @@
 """A published technique as one folder of systems/: what it adds to runs, in a record; without torch.
 
-The core knows no system by name. It asks all of them in the order of SYSTEMS, and what a record leaves out changes
-nothing. Without its folder and its entry in SYSTEMS (listed.py), a system is gone, and the rest is as it was.
+What a record leaves out changes nothing. registry.py has all records, and asks them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from recsmith._components import load
-from recsmith._plugins import load_plugin, plugin_names
 from recsmith._types import Ints, noun
 from recsmith.analyses.paying import gain_of
-from recsmith.errors import UsageError, check_rules
-from recsmith.files import Raw, decode_part, did_you_mean
+from recsmith.files import Raw, decode_part
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.sharding import TYPE_NAMES
-from recsmith.training.listed import SYSTEMS
 
 if TYPE_CHECKING:
     from recsmith.analyses.advice import Switch
@@ -29,10 +22,7 @@ STEP, ROWS, WATCHER, UPDATE, TABLES = "step", "row store", "watcher", "update", 
 PREDICTED = "predicted optimizer"  # a function (shapes of dense layers, cluster, a step's seconds): what it adds
 MODEL = "model"  # of histories (models/protocol.py)
 
-FOLDER = "recsmith.training.systems"
-OTHERS = "recsmith.systems"  # entry points of other packages
 NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != "data_parallel"))
-Class = TypeVar("Class")
 
 
 @noun
@@ -58,6 +48,11 @@ class TablesAsked:
     parts: tuple[Any, ...] = ()
 
 
+def _as_predicted(*said: Any) -> Any:
+    """A step as it is, of (run, plan, ranks, step)."""
+    return said[-1]
+
+
 @dataclass(frozen=True)
 class OpenRun:
     """A run while systems decide what it leaves open, one after the other.
@@ -66,7 +61,8 @@ class OpenRun:
     optimizer. shapes: of dense parameters. numbers: of gradients that cross ranks. comms: what crosses ranks, so far.
     step: predicted, so far; None where it is not. before: the run of the checkpoint that training goes on from, whose
     choices stay. told: what was decided, and why. lengths: of the histories of the first step, rank by rank, where the
-    model is one of histories and the step is predicted. ranks: that train.
+    model is one of histories and the step is predicted. ranks: that train. told_step: how a dry run tells a step of a
+    run, a plan and ranks.
     """
 
     run: Any
@@ -81,13 +77,14 @@ class OpenRun:
     told: tuple[SystemTold, ...] = ()
     lengths: Ints | None = None
     ranks: int = 1
+    told_step: Callable[[Any, Plan, int, Any], Any] = _as_predicted
 
     def gain_of(self, step: Any) -> float:
         """The share of a step that another one saves, both as a dry run tells them, by which advice goes too.
 
         Where steps are not predicted there is none.
         """
-        before, after = (told_step(self.run, self.priced, self.ranks, each) for each in (self.step, step))
+        before, after = (self.told_step(self.run, self.priced, self.ranks, each) for each in (self.step, step))
         return gain_of(before.step_s, after.step_s) if before is not None and after is not None else 0.0
 
     def telling(self, key: str, on: bool, lines: Iterable[str]) -> "OpenRun":
@@ -422,120 +419,3 @@ class System:
     def stretches(self, job: Any, batches: Any, watchers: Any) -> Any:
         """The batches of a job in parts, between which something is done; None for all at once."""
         return None
-
-
-def trains_layers(run: Any) -> bool:
-    """Whether a run's step trains dense layers itself, so that their optimizer keeps nothing."""
-    return any(each.trains_layers(run) for each in systems())
-
-
-def batches_of_a_step(run: Any) -> int:
-    """Batches that a step of a run takes together, at most."""
-    return max(each.batches_of_a_step(run) for each in systems())
-
-
-def told_step(run: Any, plan: Plan, ranks: int, step: Any) -> Any:
-    """A predicted step as a dry run tells it. ranks: that train."""
-    for each in systems():
-        step = step and each.change_told_step(run, plan, ranks, step)
-    return step
-
-
-def first_of(asked: Iterable[Any]) -> Any:
-    """The first answer that is not None."""
-    return next((each for each in asked if each is not None), None)
-
-
-def systems() -> tuple[System, ...]:
-    """The records of all systems, in the order in which they decide: ours, and then those that runs have named."""
-    return (*_ours(), *_others.values())
-
-
-@cache
-def _ours() -> tuple[System, ...]:
-    return tuple(import_module(f"{FOLDER}.{name}").SYSTEM for name in SYSTEMS)
-
-
-_others: dict[str, System] = {}
-
-
-def use_systems(run: Any) -> None:
-    """Load the systems of other packages that a run names, from now on in this process, and ask what is wrong with it.
-
-    Their names are those of entry points of the group `recsmith.systems`, or 'module:Class'. Whoever starts, tries or
-    trains a run calls this; to read a run loads nothing.
-
-    Raises:
-        UsageError: no package offers one, or something is wrong with its settings or the run.
-    """
-    for name in run.systems:
-        found = _others.get(name) or _others.setdefault(name, _loaded(name))
-        found.settings_in(run)
-        check_rules(*found.wrong(run))
-
-
-def use_systems_of(card: Any, where: str) -> None:
-    """Load the systems that said something in the card of a model, where it stands; UsageError where one is missing."""
-    for name in card.systems or {}:
-        try:
-            if name not in _others:
-                _others[name] = _loaded(name)
-        except UsageError as error:
-            raise UsageError(
-                f"{error}; '{where}' says that the model was trained with it: take it out of `systems` there where the "
-                "model is to be scored without"
-            ) from None
-
-
-def _loaded(name: str) -> System:
-    found: Any = load(name, "System")() if ":" in name else load_plugin(OTHERS, name, "system", "told")
-    if found is None:
-        raise UsageError(
-            f"systems.{name}: no installed package offers a system of this name"
-            f"{did_you_mean(name, plugin_names(OTHERS))}; install it, or give module:Class"
-        )
-    if not isinstance(found, System) or found.settings is None or (found.kept and found.state is None):
-        raise UsageError(
-            f"systems.{name}: it is no System with `settings`, and a `state` for what it keeps; derive one from "
-            "recsmith.training.System"
-        )
-    others = [each for each in systems() if type(each) is not type(found)]
-    twin = next((each.key for each in others if found.kept and each.kept == found.kept), None)
-    if twin is not None:
-        raise UsageError(
-            f"systems.{name} is kept in checkpoints as '{found.kept}', as {twin} is; give it another `kept`"
-        )
-    found.name, found.key = name, f"systems.{name}"
-    return found
-
-
-def keys_of_systems(before: str) -> Callable[[type[Class]], type[Class]]:
-    """A decorator: a noun of the run has the keys of its base (listed.py) whose systems are there.
-
-    Types and meanings are what the systems say. before: what stands before the keys in a run, such as 'model.'.
-    """
-    return _with_keys({each.key.removeprefix(before): (each.settings, each.about) for each in systems() if each.about})
-
-
-def cards_of_systems() -> Callable[[type[Class]], type[Class]]:
-    """A decorator: the card of a model has the keys of its base that systems write."""
-    nouns = [(name, noun) for each in systems() for name, noun in each.cards.items()]
-    return _with_keys({name: (noun, _first_sentence(noun)) for name, noun in nouns})
-
-
-def _first_sentence(noun: Any) -> str:
-    return " ".join(noun.__doc__.split()).partition(". ")[0].rstrip(".")
-
-
-def _with_keys(said: Mapping[str, tuple[Any, str]]) -> Callable[[type[Class]], type[Class]]:
-    def typed(cls: type[Class]) -> type[Class]:
-        for name, default in vars(cls.__base__).items():
-            if name not in said:
-                continue
-            settings, about = said[name]
-            cls.__annotations__[name] = settings | None if default is None else settings
-            setattr(cls, name, default)
-            cls.__doc__ = f"{cls.__doc__}\n\n{name}: {about}."
-        return cls
-
-    return typed

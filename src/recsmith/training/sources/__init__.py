@@ -22,7 +22,7 @@ from recsmith.files import source_text
 from recsmith.prediction.reading import Reading, sample_s
 from recsmith.training.run import Run, load_run
 from recsmith.training.run.refusals import check_together, data_parts
-from recsmith.training.seams.system import first_of, systems, trains_layers
+from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 

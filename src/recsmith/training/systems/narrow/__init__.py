@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from recsmith.analyses.advice import Switch
-from recsmith.training.seams.system import OpenRun, System, trains_layers
+from recsmith.training.seams.registry import trains_layers
+from recsmith.training.seams.system import OpenRun, System
 from recsmith.training.systems.narrow.settings import NarrowSettings, NarrowState
 
 

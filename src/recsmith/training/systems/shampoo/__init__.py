@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from recsmith._components import register
 from recsmith.training.seams.capabilities import FP32_WEIGHTS, LAYERS, MATRICES, Capabilities, RefusesNothing
-from recsmith.training.seams.system import PREDICTED, OpenRun, System, trains_layers
+from recsmith.training.seams.registry import trains_layers
+from recsmith.training.seams.system import PREDICTED, OpenRun, System
 
 register("optimizer", "shampoo", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")
 register("optimizer", "auto", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")  # decided before

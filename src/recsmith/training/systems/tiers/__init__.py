@@ -16,7 +16,8 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.prediction.turns import forward_turn_s
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.seams.system import ROWS, RunFacts, System, SystemTold, batches_of_a_step
+from recsmith.training.seams.registry import batches_of_a_step
+from recsmith.training.seams.system import ROWS, RunFacts, System, SystemTold
 from recsmith.units import counted
 
 register(ROWS, "tiered", "recsmith.training.systems.tiers.rows:TieredRows")

@@ -10,7 +10,7 @@ from recsmith.problems.cached_lookups import BATCHES, PROFILE, CachedTable, cach
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED
-from recsmith.training.seams.system import batches_of_a_step
+from recsmith.training.seams.registry import batches_of_a_step
 from recsmith.training.systems.tiers.allotting import allotted
 from recsmith.units import counted
 from recsmith.workloads import Table

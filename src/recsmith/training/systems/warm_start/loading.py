@@ -21,7 +21,7 @@ from recsmith.training.job.resuming import OPTIMIZERS
 from recsmith.training.job.sharded import ShardedJob, set_steps, table_of
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
-from recsmith.training.seams.system import systems, trains_layers
+from recsmith.training.seams.registry import systems, trains_layers
 from recsmith.training.systems.warm_start.layers import inputs_of
 from recsmith.training.systems.warm_start.matching import Match, Shape, apart_line, match_weights
 from recsmith.training.systems.warm_start.reads import Reads, put, read_rows, stretches
