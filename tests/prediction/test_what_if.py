@@ -17,7 +17,7 @@ from recsmith.errors import UsageError
 from recsmith.plans import save_plan
 from recsmith.prediction.graph import CollectiveRun, Graph, Kind
 from recsmith.prediction.models.build import model_graph
-from recsmith.prediction.overheads import extract_overheads, with_overheads, without_outliers
+from recsmith.prediction.overheads import extract_overheads, without_outliers
 from recsmith.prediction.predict import no_latency, predict_graph
 from recsmith.prediction.traces import load_capture
 from recsmith.prediction.what_if import on_cluster, parse_what_ifs
@@ -71,7 +71,7 @@ def test_wrong_words_get_one_sentence(words: str):
         parse_what_ifs(words)
 
 
-def test_overheads_leave_outliers_out_and_replace_those_of_a_graph(graph: Graph):
+def test_overheads_leave_outliers_out_and_are_means_of_operators(graph: Graph):
     import numpy as np
 
     assert without_outliers(np.array([1.0, 1.1, 1.2, 1.0, 9.0])).max() == 1.2
@@ -80,7 +80,6 @@ def test_overheads_leave_outliers_out_and_replace_those_of_a_graph(graph: Graph)
     assert known["T2", "aten::linear"] == pytest.approx(0.1e-3)
     assert known["T4", "c10d::allreduce_"] == pytest.approx(0.5e-3)
     assert known["T1", "start of step > aten::linear"] == known["T1", "aten::linear"] == pytest.approx(1e-3)
-    assert predict_graph(with_overheads(graph, found)).step_s == pytest.approx(predict_graph(graph).step_s)
 
 
 PLAN = a_plan((0, 1, 0, 1, 0))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.problems import Constraints, Space, TableRule, constraints_from_raw, constraints_to_raw, load_constraints
+from recsmith.problems.constraints import RulesByTable
 from recsmith.problems.space import column_splits, piece_counts, torchrec_width
 from recsmith.sharding import TYPE_NAMES
 
@@ -42,14 +43,14 @@ def test_rules_give_tables_cache_factors_of_their_own() -> None:
     rules = [
         TableRule(tables=name, cache_factors=factors) for name, factors in (("a*", (0.1, 0.3)), ("*b", (0.3, 1.0)))
     ]
-    only, both = (Constraints(rules=tuple(rules)).rule_for(name) for name in ("aa", "ab"))
+    only, both = map(RulesByTable(tuple(rules)).merged, ("aa", "ab"))
     assert only is not None
     assert only.cache_factors == (0.1, 0.3)
     assert both is not None
     assert both.cache_factors == (0.3,)
-    apart = Constraints(rules=(rules[0], TableRule(tables="*", cache_factors=(0.7,))))
+    apart = RulesByTable((rules[0], TableRule(tables="*", cache_factors=(0.7,))))
     with pytest.raises(UsageError, match="rules for table 'a' leave it no cache factor; relax one of them"):
-        apart.rule_for("a")
+        apart.merged("a")
 
 
 @pytest.mark.parametrize(
@@ -73,27 +74,27 @@ def test_unknown_words_are_refused(make, message: str) -> None:
 
 
 def test_all_rules_that_match_a_table_hold() -> None:
-    constraints = Constraints(
-        rules=(
+    by_table = RulesByTable(
+        (
             TableRule(tables="a*", sharding_types=("row_wise", "table_wise"), min_width=8),
             TableRule(tables="*b", sharding_types=("column_wise", "table_wise"), min_width=16),
             TableRule(tables="[x]", compute_kernels=("dense",)),
         )
     )
-    both = constraints.rule_for("ab")
+    both = by_table.merged("ab")
     assert both is not None
     assert (both.sharding_types, both.min_width) == (("table_wise",), 16)
-    only = constraints.rule_for("x")
+    only = by_table.merged("x")
     assert only is not None
     assert only.compute_kernels == ("dense",)
     assert only.sharding_types == TYPE_NAMES
-    assert constraints.rule_for("c") is None
+    assert by_table.merged("c") is None
 
 
 def test_a_rule_may_name_a_table_with_brackets() -> None:
     constraints = Constraints(rules=(TableRule(tables="t[0]", min_width=8),))
     constraints.check_names(["t[0]"])
-    assert constraints.rule_for("t[0]") is not None
+    assert RulesByTable(constraints.rules).merged("t[0]") is not None
 
 
 def test_space_and_constraints_survive_a_plan_file() -> None:

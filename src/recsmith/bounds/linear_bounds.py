@@ -106,11 +106,6 @@ def least_opening(evaluator: Evaluator) -> float:
     return min(plane.opening for plane in evaluator.planes)
 
 
-def option_terms(evaluator: Evaluator) -> Floats:
-    """Terms of all pieces of each option over all covered ranks (O, k)."""
-    return option_sums(evaluator.problem, piece_work(evaluator).terms)
-
-
 def option_sums(problem: Problem, terms: Floats) -> Floats:
     """Sums (O, k) over all pieces of each option, on all covered ranks, of something of pieces (P, k)."""
     piece, count = problem.options.piece, problem.options.count

@@ -6,7 +6,6 @@ value is an outlier where it lies more than 1.5 interquartile ranges outside the
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal, cast
 
 import numpy as np
@@ -98,18 +97,6 @@ def is_overhead(event: Event) -> bool:
 def _term(event: Event) -> Term:
     term = event.term if event.term in TERMS else "T4"  # a launch has the term of its kernel
     return cast(Term, term)
-
-
-def with_overheads(graph: Graph, overheads: Overheads) -> Graph:
-    """The graph with its overheads replaced by means: of the operator, or of all operators where it is not known."""
-    known = overheads.by_key()
-
-    def changed(event: Event) -> Event:
-        if not is_overhead(event):
-            return event
-        return event._replace(seconds=overhead_s(known, _term(event), event.label))
-
-    return replace(graph, ranks=tuple(tuple(map(changed, tape)) for tape in graph.ranks))
 
 
 def operators_of(label: str) -> tuple[str, ...]:

@@ -137,10 +137,6 @@ class Constraints:
         rules = tuple(rule for rule in self.rules if not rule.optional or rule.tables in known)
         return self if len(rules) == len(self.rules) else replace(self, rules=rules)
 
-    def rule_for(self, table: str) -> TableRule | None:
-        """All rules that match the table, as one (`RulesByTable.merged`); of many tables, ask that."""
-        return RulesByTable(self.rules).merged(table)
-
 
 class RulesByTable:
     """The rules of each table, found quickly: many rules name one table each, such as the pins of a plan."""

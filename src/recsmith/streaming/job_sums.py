@@ -116,12 +116,6 @@ class JobSums:
         self["label_predicted"], self["predicted_2"] = float(labels @ chances) * share, float(chances @ chances) * share
         self["entropy"] = float((np.logaddexp(0, logits) - labels * logits).sum()) * share
 
-    def add_bags(self, row: int, lengths: npt.NDArray[np.integer[Any]]) -> None:
-        """Add the bags of a feature of these lengths (B,)."""
-        bags = len(lengths)
-        empty = bags - np.count_nonzero(lengths)
-        self.features[row, [0, 1, 8]] += np.array([lengths.sum(dtype=np.int64), bags, empty])
-
     def add_ids(self, row: int, ids: Ints, hits: int) -> None:
         """Add sampled ids (n,) of a feature, of which so many are hot."""
         same = int((ids[1:] == ids[:-1]).sum()) if len(ids) else 0

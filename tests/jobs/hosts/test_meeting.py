@@ -37,7 +37,8 @@ class Hosts:
         self.rounds[name] = self._pool.submit(self.made[name].next_round)
 
     def names(self, *waiting: str) -> list[tuple[int, str]]:
-        return [(each.number, each.shown_names()) for each in (self.rounds[name].result(20) for name in waiting)]
+        found = [self.rounds[name].result(20) for name in waiting]
+        return [(each.number, ", ".join(host.name for host in each.hosts)) for each in found]
 
     def lose(self, name: str) -> None:
         """As kill -9 does: nobody listens any more, and the file stays."""

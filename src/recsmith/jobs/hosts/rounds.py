@@ -49,10 +49,6 @@ class HostRound:
         """Which of its hosts an agent is, from 0 on."""
         return self.ids.index(agent)
 
-    def shown_names(self) -> str:
-        """Its hosts, for people."""
-        return ", ".join(each.name for each in self.hosts)
-
 
 def read_round(folder: Path) -> HostRound | None:
     """The newest round of a folder; None where there was none yet."""
