@@ -106,6 +106,29 @@ def test_the_last_targets_of_users_are_for_test_and_valid(tmp_path: Path):
     assert [(each["user"], each["target_time"]) for each in found["train"]] == [([0], [20])]
 
 
+def test_times_of_any_kind_and_raw_ids_are_events(tmp_path: Path):
+    import pyarrow
+    import pyarrow.parquet
+
+    plain = open_dataset(a_spec(written(tmp_path)))
+    seconds = pyarrow.array(RULES["time"], pyarrow.timestamp("s", "UTC"))
+    for each in (seconds, seconds.cast(pyarrow.timestamp("us", "UTC")), seconds.cast(pyarrow.string())):
+        other = open_dataset(a_spec(written(tmp_path, time=each)))
+        assert np.array_equal(other.source.events.times, plain.source.events.times)
+    rng = np.random.default_rng(0)
+    raw = {"user": rng.integers(0, 9, 300) + 2**61, "item": rng.integers(0, 200, 300) + 2**61}
+    made = pyarrow.table(raw | {"time": np.arange(300), "liked": np.ones(300)})
+    pyarrow.parquet.write_table(made, tmp_path / "raw.parquet")
+    spec = a_spec(str(tmp_path / "raw.parquet"), negatives=3)
+    with open_dataset(spec).batches(rank=0, world_size=1, batch_size=900, seed=0) as batches:
+        batch = next(batches)
+    targets, users = batch.ids["target"].values, batch.ids["user"].values
+    had = set(zip(raw["user"].tolist(), raw["item"].tolist(), strict=True))
+    drawn = [(u, i) for u, i, label in zip(users, targets, batch.labels[:, 0], strict=True) if label == 0]
+    assert {i for _, i in drawn} <= set(raw["item"].tolist()), "an item that nobody ever had is told from any other"
+    assert not any(pair in had for pair in drawn)
+
+
 def test_what_is_written_reads_back(tmp_path: Path):
     from recsmith.data.converting import convert_dataset
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from recsmith.data import Batch, Dataset, GeneratedFeature, GeneratorSpec, MovieLensSpec, open_dataset
+from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import concatenated
 from recsmith.data.slices import SlicedSource, edges_by_count, edges_by_samples, edges_by_time, times_of
 from recsmith.data.source import MemorySource
@@ -61,6 +62,9 @@ def test_periods_begin_where_they_say() -> None:
     assert edges_by_time(days, "timestamp", 10).tolist() == [0, 3, 5, 7], "20 to 39 has no samples; 50 is not over"
     dates = timed(np.array([0, 86_399, 86_400, 86_401], "datetime64[s]"))
     assert edges_by_time(dates, "timestamp", 86_400).tolist() == [0, 2]
+    texts = pyarrow().array(["1970-01-01T00:00:00Z", "1970-01-01T23:59:59.5Z", "1970-01-02T00:00:00Z"])
+    written = MemorySource(SOURCE.schema, everything(SOURCE).take(np.arange(3)), {"timestamp": texts})
+    assert times_of(written, "timestamp").tolist() == [0, 86_399.5, 86_400]
 
 
 def test_samples_without_an_order_of_time_are_refused() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.data.columns.times import micros_of
 from recsmith.data.source import BlockSource, ColumnSource, SampleBlock
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
@@ -74,6 +75,10 @@ def _seconds(column: Any, name: str) -> Floats:
     elif values.dtype.kind in "iuf":
         values = values.astype(np.float64)
         wrong = ~np.isfinite(values)
+    elif hasattr(column, "is_null"):
+        wrong = np.asarray(column.is_null())
+        values = np.zeros(len(wrong))
+        values[~wrong] = np.asarray(micros_of(column.drop_null(), f"column '{name}'")) / 1e6
     else:
         raise CorruptFile(f"column '{name}' holds {values.dtype}, which is no time; name a column of numbers or dates")
     if wrong.any():

@@ -102,7 +102,7 @@ def test_a_model_keeps_its_vocabularies_under_any_path(tmp_path: Path):
             [{**ROWS[0], "user": 7.0}],
             "column 'user' holds double, and its vocabulary text; give text, or whole numbers",
         ),
-        ([{**ROWS[0], "when": "late"}], "column 'when' holds something that is no time"),
+        ([{**ROWS[0], "when": "late"}], "column 'when' holds something that is no time: 'late'"),
         ([7], "rows cannot be made a table: .*; give dicts, columns by name"),
         (7, "rows cannot be made a table"),
     ],

@@ -226,6 +226,23 @@ def test_transformed_data_keeps_its_sessions(tmp_path: Path):
     assert max(len(bag) for bag in found["tags"]) == 1
 
 
+def test_texts_of_times_order_samples_by_time(tmp_path: Path):
+    """They were ordered by hashes of the texts."""
+    days = ["2024-05-02T10:00:00Z", "2024-05-02T10:00:00Z", "2024-05-01T10:00:00.5Z", "2024-05-01T09:00:00Z"]
+    columns = {"clicked": [1, 0, 1, 0], "who": ["b", "a", "b", "a"], "at": days, "item": [0, 1, 2, 3]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
+    spec = ParquetSpec(
+        paths=(str(tmp_path / "in.parquet"),), features=(ColumnFeature(name="item", num_embeddings=9),),
+        labels=("clicked",),
+    )  # fmt: skip
+    by = KeyColumns(session="who", time="at")
+    cluster_dataset(open_dataset(spec), tmp_path / "out", columns=by)
+    assert everything(tmp_path / "out")["item"] in ([2, 0, 3, 1], [3, 1, 2, 0])
+    parquet.write_table(pyarrow.table(columns | {"at": ["soon"] * 4}), tmp_path / "in.parquet")
+    with pytest.raises(CorruptFile, match="column 'at' holds something that is no time: 'soon'"):
+        cluster_dataset(open_dataset(spec), tmp_path / "soon", columns=by)
+
+
 def test_words_as_sessions_and_their_troubles(tmp_path: Path):
     path = tmp_path / "in.parquet"
     columns = {"clicked": [1, 0, 1, 0], "who": ["b", "a", "b", "a"], "at": [2, 2, 1, 1], "item": [0, 1, 2, 3]}

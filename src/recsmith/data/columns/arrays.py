@@ -8,7 +8,8 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import JaggedIds, Singles
-from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.features import A_SECOND, ColumnFeature
+from recsmith.data.columns.times import seconds_of
 from recsmith.data.domain import Faults, check_ids
 from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import CorruptFile
@@ -130,8 +131,8 @@ def _ids(
         raise CorruptFile(
             f"{place}: column '{name}' holds {kind}, and its vocabulary text; give text, or whole numbers"
         )
-    if feature.ids == "seconds":
-        values = _seconds(values, f"{place}: column '{name}'")
+    if feature.ids in A_SECOND:
+        values = seconds_of(values, f"{place}: column '{name}'", A_SECOND[feature.ids])
     if vocabulary is None:
         return _numbers(values, table[name].type, f"{place}: column '{name}'", whole=True), lengths, gaps
     try:
@@ -139,27 +140,6 @@ def _ids(
     except CorruptFile as error:
         raise CorruptFile(f"{place}: column '{name}' {error}") from None
     return rows, lengths, gaps
-
-
-def _seconds(values: Any, what: str) -> Any:
-    """Times as whole seconds since 1970; CorruptFile where they are none."""
-    arrow = pyarrow()
-    if arrow.types.is_null(values.type) or arrow.types.is_integer(values.type):
-        return values
-    try:
-        if _are_digits(values):
-            return values.cast(arrow.int64())
-        return values.cast(arrow.timestamp("s"), safe=False).cast(arrow.int64())
-    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        raise CorruptFile(f"{what} holds something that is no time: {error}; a time is 2009-12-14 02:52:24") from None
-
-
-def _are_digits(values: Any) -> bool:
-    """Whether values are texts of whole numbers, all of them."""
-    arrow = pyarrow()
-    if not (arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type)):
-        return False
-    return bool(arrow.compute.all(arrow.compute.match_substring_regex(values, "^-?[0-9]+$")).as_py())
 
 
 def raw_values(table: Any, feature: ColumnFeature, place: str) -> tuple[Any, Any, Bools]:

@@ -9,6 +9,8 @@ from recsmith.data.vocabularies.settings import VocabularySpec, vocabulary_spec
 from recsmith.errors import check_rules
 from recsmith.workloads.workload import wrong_count
 
+A_SECOND = {"seconds": 1, "milliseconds": 1000}  # by `ids` of times, how many of its numbers are a second
+
 
 @noun
 class ColumnFeature:
@@ -18,7 +20,8 @@ class ColumnFeature:
     key: of a column of maps or structs that holds many features; `column` is its name then.
     num_embeddings: rows of its table; none: numbers that no table has, such as times. ids: `exact` ones are 0 to
         num_embeddings - 1 or an error; `modulo` takes the rest of any whole number when divided by num_embeddings;
-        `seconds` are times, as text such as 2009-12-14 02:52:24, timestamps or whole numbers, in seconds since 1970.
+        `seconds` are times, as text such as 2009-12-14 02:52:24, timestamps or numbers of seconds since 1970;
+        `milliseconds` are the same with numbers of milliseconds. Both are read as whole seconds since 1970.
     vocabulary: a file of values (docs/vocabularies.md) or its settings: the column holds text or whole numbers of any
         size, and the table has the rows that they have there; num_embeddings may be larger, to have room.
     separator: between the values of a text, such as | in "Action|Comedy", which then is a bag.
@@ -29,7 +32,7 @@ class ColumnFeature:
     column: str | None = None
     weights: str | None = None
     key: str | None = None
-    ids: Literal["exact", "modulo", "seconds"] = "exact"
+    ids: Literal["exact", "modulo", "seconds", "milliseconds"] = "exact"
     vocabulary: str | VocabularySpec | None = None
     separator: str | None = None
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from recsmith._types import noun
 from recsmith.data.arrow import pyarrow
+from recsmith.data.columns.times import are_times
 
 SHOWN, SHOWN_TEXT = 3, 24  # values that are shown of a column, and characters of one
 SEPARATORS = ("|", ";", ",")
@@ -94,7 +95,7 @@ def _look_at_text(name: str, values: Any) -> LookedColumn:
     arrow = pyarrow()
     if not (arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type)):
         return LookedColumn(name=name, kind="nothing", distinct=0, why=f"it holds {values.type}; cast it to text")
-    if _are_times(values):
+    if are_times(values):
         return _made(name, values, "time")
     for separator in SEPARATORS:
         parts = arrow.compute.list_flatten(arrow.compute.split_pattern(values, separator))
@@ -103,16 +104,6 @@ def _look_at_text(name: str, values: Any) -> LookedColumn:
             return _made(name, parts, "text list", separator=separator)
     distinct = len(values.unique())
     return _made(name, values, "nothing" if distinct == len(values) > 100 else "value")
-
-
-def _are_times(values: Any) -> bool:
-    """Whether texts are times, all of them."""
-    arrow = pyarrow()
-    try:
-        values.cast(arrow.timestamp("s"))
-    except arrow.ArrowInvalid:
-        return False
-    return True
 
 
 def _made(name: str, values: Any, kind: Kind, **words: Any) -> LookedColumn:

@@ -4,7 +4,7 @@ B samples of a block
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from recsmith._random import mixed
 from recsmith._types import Ints, noun, record
 from recsmith.data.batch import Batch
+from recsmith.data.columns.times import micros_of
 from recsmith.data.converting.folder import FileLayout
 from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import expanded
@@ -42,7 +43,10 @@ class KeyColumns:
 
 @record
 class Keys:
-    """session: of each sample (B,), None where nothing is known of sessions. time: of each sample (B,)."""
+    """session: of each sample (B,), None where nothing is known of sessions.
+
+    time: of each sample (B,); microseconds since 1970 where the data has timestamps or text.
+    """
 
     session: Ints | None
     time: Ints
@@ -53,10 +57,10 @@ def block_keys(source: BlockSource, number: int, samples: Batch, columns: KeyCol
 
     Raises:
         UsageError: there is no such column, or it is a feature of bags.
-        CorruptFile: a sample has no session, or a time that is no whole number.
+        CorruptFile: a sample has no session, or a time that is none.
     """
-    time = _named(source, number, samples, columns.time, TIME)
-    session = _named(source, number, samples, columns.session, SESSION)
+    time = _named(source, number, samples, columns.time, TIME, _times)
+    session = _named(source, number, samples, columns.session, SESSION, _numbers)
     origin = _origin(source)
     if session is None and isinstance(origin, GeneratorSource):
         session = samples.sample_ids // origin.spec.sessions.size
@@ -84,7 +88,9 @@ def session_hashes(sessions: Ints) -> Hashes:
     return mixed(sessions.astype(np.int64).view(np.uint64) + STEP)
 
 
-def _named(source: BlockSource, number: int, samples: Batch, name: str | None, own: str) -> Ints | None:
+def _named(
+    source: BlockSource, number: int, samples: Batch, name: str | None, own: str, read: Callable[[Any, str], Ints]
+) -> Ints | None:  # fmt: skip
     """A column of a block as whole numbers; of no name, the source's own, if it has one."""
     known = _columns_of(source)
     wanted = name if name is not None else own if own in known else None
@@ -92,13 +98,26 @@ def _named(source: BlockSource, number: int, samples: Batch, name: str | None, o
         return None
     origin = _origin(source)
     if isinstance(origin, ColumnSource) and wanted in known:
-        return _numbers(origin.column(number, wanted), wanted)
+        return read(origin.column(number, wanted), wanted)
     if wanted not in samples.ids:
         raise UsageError(f"there is no column '{wanted}'{did_you_mean(wanted, [*known, *samples.ids])}")
     bags = samples.ids[wanted]
     if not bool((bags.lengths == 1).all()):
         raise UsageError(f"feature '{wanted}' has bags of more ids than one, or none; give one of {_known(source)}")
     return bags.values
+
+
+def _times(column: Any, name: str) -> Ints:
+    """Whole numbers as they are, timestamps and texts of times in microseconds, all of which order samples."""
+    if isinstance(column, np.ndarray):
+        return np.asarray(column, dtype=np.int64)
+    _check_there(column, name)
+    return np.asarray(micros_of(column, f"column '{name}'"))
+
+
+def _check_there(column: Any, name: str) -> None:
+    if column.null_count:
+        raise CorruptFile(f"column '{name}' is null in {column.null_count:,} rows of a block; each sample needs one")
 
 
 def _numbers(column: Any, name: str) -> Ints:
@@ -108,10 +127,9 @@ def _numbers(column: Any, name: str) -> Ints:
     if isinstance(column, np.ndarray):
         return np.asarray(column, dtype=np.int64)
     arrow = pyarrow()
-    if column.null_count:
-        raise CorruptFile(f"column '{name}' is null in {column.null_count:,} rows of a block; each sample needs one")
+    _check_there(column, name)
     if arrow.types.is_temporal(column.type):
-        column = column.cast(arrow.int64() if column.type.bit_width == 64 else arrow.int32())  # pyright: ignore
+        return _times(column, name)
     if arrow.types.is_integer(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False)).astype(np.int64)
     if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):

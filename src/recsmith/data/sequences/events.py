@@ -11,7 +11,9 @@ import numpy as np
 
 from recsmith._random import ZipfLaw, random_words, uniform
 from recsmith._types import Floats, Ints, record
+from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import Singles
+from recsmith.data.columns.times import seconds_of
 from recsmith.data.movielens import read_ratings
 from recsmith.data.parquet.arrow import ColumnFile, column_files
 from recsmith.data.sequences.spec import EventFiles, GeneratedEvents, MovieLensEvents, SequencesSpec
@@ -93,7 +95,8 @@ def _of_files(spec: EventFiles) -> UserEvents:
         for part in range(len(file.sizes)):
             table = file.read(part, [*names, *spec.labels])
             for name in names:
-                whole[name].append(_whole(table[name], name, path, least=-(2**62) if name == spec.time else 0))
+                column = _seconds(table[name], path, name) if name == spec.time else table[name]
+                whole[name].append(_whole(column, name, path, least=-(2**62) if name == spec.time else 0))
             labels.append(_labels(table, spec.labels, path))
     found = [np.concatenate(whole[name]) if whole[name] else np.zeros(0, np.int64) for name in names]
     if not len(found[0]):
@@ -104,6 +107,14 @@ def _of_files(spec: EventFiles) -> UserEvents:
         0 if actions is None else _rows(actions, spec.num_actions, "actions", "num_actions"),
     )  # fmt: skip
     return _sorted(found[0], found[1], found[2], actions, np.concatenate(labels), spec.labels, counts)
+
+
+def _seconds(column: Any, path: Path, name: str) -> Any:
+    """Timestamps and texts of times as seconds; whole numbers, of whatever unit, and what has nulls as they are."""
+    arrow = pyarrow()
+    if column.null_count or not (arrow.types.is_temporal(column.type) or "string" in str(column.type)):
+        return column
+    return arrow.chunked_array([seconds_of(arrow.concat_arrays(column.chunks), f"'{path}': column '{name}'")])
 
 
 def _whole(column: Any, name: str, path: Path, least: int) -> Ints:

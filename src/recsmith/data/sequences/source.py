@@ -20,6 +20,8 @@ from recsmith.units import counted
 
 BLOCK = 4096  # targets of a block
 DRAWN = "items by number of their sample"  # another word where draws become others, so that no job goes on with them
+RAW = "items that occur"  # the same of raw ids
+SPARSE = 4  # ids are raw where fewer than one in so many of those up to the largest occurs: others are no items
 TRIES = 8  # draws of a negative item before one that the user had is taken as it is
 HISTORY, ACTIONS, TIMES, TARGET, TARGET_TIME, USER = "history", "actions", "times", "target", "target_time", "user"
 NEXT = "next"
@@ -49,8 +51,14 @@ class SequencesSource:
                 f"no target is left: {counted(self.left_out, 'event')} of {len(enough):,} have fewer than {spec.least} "
                 f"events of their user before them, and split is {spec.split}; give a smaller `least`, or another split"
             )
-        had = np.unique(events.users * np.int64(events.num_items) + events.items)
-        self._had = had if spec.negatives or spec.candidates else had[:0]
+        self._user = np.cumsum(np.diff(events.users, prepend=events.users[:1]) != 0)  # of each event, counted from 0
+        self._items = self._had = np.zeros(0, np.int64)  # items that are drawn from, of raw ids; pairs that occur
+        if spec.negatives or spec.candidates:
+            items, number = np.unique(events.items, return_inverse=True)
+            if spec.files and spec.files.num_items is None and len(items) * SPARSE < events.num_items:
+                self._items = items
+            number = number if len(self._items) else events.items
+            self._had = np.unique(self._user * np.int64(len(self._items) or events.num_items) + number)
         self.samples_per_target = 1 + spec.negatives
         self.num_samples = len(self._targets) * self.samples_per_target
         self.schema = self._schema()
@@ -117,7 +125,7 @@ class SequencesSource:
                 }
         held = self.events.digest + json.dumps(described, sort_keys=True)
         if self.spec.negatives or self.spec.candidates:
-            held += DRAWN
+            held += RAW if len(self._items) else DRAWN
         return hashlib.sha256(held.encode()).hexdigest()[:16]
 
     def sizes(self) -> Ints:
@@ -152,11 +160,11 @@ class SequencesSource:
         labels = np.ones((len(rows), 1), np.float32)
         if self.spec.negatives:
             sampled = rows % copies > 0
-            items[sampled] = self._never_had(block * BLOCK * copies + rows[sampled], events.users[targets[sampled]])
+            items[sampled] = self._never_had(block * BLOCK * copies + rows[sampled], self._user[targets[sampled]])
             labels = (~sampled).astype(np.float32)[:, None]
         elif count := self.spec.candidates:
             numbers = ((block * BLOCK + rows)[:, None] * count + np.arange(count)).ravel()
-            others = self._never_had(numbers, np.repeat(events.users[targets], count))
+            others = self._never_had(numbers, np.repeat(self._user[targets], count))
             items, scored = np.column_stack([items, others.reshape(-1, count)]).ravel(), ones * (1 + count)
         else:
             labels = events.labels[targets]
@@ -176,8 +184,12 @@ class SequencesSource:
         )  # fmt: skip
 
     def _never_had(self, numbers: Ints, users: Ints) -> Ints:
-        """An item for each of these users that they never had, as far as some draws find one; each has its number."""
-        count, keys = self.events.num_items, users * np.int64(self.events.num_items)
+        """An item for each of these users that they never had, as far as some draws find one; each has its number.
+
+        users: counted from 0.
+        """
+        count = len(self._items) or self.events.num_items
+        keys = users * np.int64(count)
         items = np.zeros(len(users), np.int64)
         open_ = np.arange(len(users))
         for draw in range(TRIES):
@@ -188,7 +200,7 @@ class SequencesSource:
             open_ = open_[self._had[np.minimum(found, len(self._had) - 1)] == wanted]
             if not len(open_):
                 break
-        return items
+        return self._items[items] if len(self._items) else items
 
     @property
     def column_names(self) -> tuple[str, ...]:

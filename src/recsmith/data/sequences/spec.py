@@ -18,9 +18,10 @@ MOST_GENERATED = 2**31
 class EventFiles:
     """Events in Parquet or Arrow files, one a row, in any order.
 
-    paths: files, or folders of them. user, item, time: columns of whole numbers: who, what, and when (such as seconds
-    since 1970). action: the column of what was done, 0 and more; none: events have no actions. labels: columns, 0 to 1,
-    of what an event's sample is trained on. num_items, num_users, num_actions: of ids; none: as the files have them.
+    paths: files, or folders of them. user, item, time: columns of whole numbers: who, what, and when, such as seconds
+    since 1970, as which timestamps and text such as 2009-12-14 02:52:24 are read. action: the column of what was done,
+    0 and more; none: events have no actions. labels: columns, 0 to 1, of what an event's sample is trained on.
+    num_items, num_users, num_actions: of ids; none: as the files have them.
     """
 
     paths: tuple[str, ...]

@@ -17,7 +17,7 @@ from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import DataSchema
 from recsmith.data.columns.arrays import with_threshold
-from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.features import A_SECOND, ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers
 from recsmith.data.criteo.lines import other_than_criteo
 from recsmith.data.domain import Faults
@@ -215,7 +215,7 @@ class _Tables:
         numbers = bool(of) and all(each.vocabulary is None and each.separator is None for each in of)
         if is_json:
             return None
-        return arrow.int64() if numbers and all(each.ids != "seconds" for each in of) else arrow.string()
+        return arrow.int64() if numbers and all(each.ids not in A_SECOND for each in of) else arrow.string()
 
 
 def _share(spec: TextSpec, rows: int) -> tuple[int, int]:

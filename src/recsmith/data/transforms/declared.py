@@ -95,7 +95,7 @@ class MapIds:
 
 @noun
 class Calendar:
-    """A time in seconds since 1970 (`ids: seconds`) to its hour, weekday (0 is Monday), day or month in UTC.
+    """A time (`ids: seconds` or `milliseconds`) to its hour, weekday (0 is Monday), day or month of UTC.
 
     Each is a row: 24 hours, 7 weekdays, 31 days of a month, 12 months.
     """
