@@ -123,3 +123,21 @@ def test_a_run_is_drafted_and_not_written_over(run: Run, tmp_path: Path):
     assert run("init", tmp_path / "a.csv", "-o", target).code == 2
     assert target.read_text() == "my own file\n"
     assert run("init", tmp_path / "a.csv", "-o", "-").out.startswith("# A draft for ")
+
+
+def test_a_run_is_data_that_it_trains_on(run: Run, tmp_path: Path):
+    spec, job = tmp_path / "spec.yaml", tmp_path / "job.yaml"
+    body = "{format: generator, num_samples: 600, features: [{name: item, num_embeddings: 50}]}\n"
+    spec.write_text(body.strip("{}\n").replace(", num_", "\nnum_", 1).replace(", features", "\nfeatures"))
+    job.write_text(f"schema: recsmith/run/1\noutput: runs/job\ndata: {{train: {body.strip()}}}\n")
+    for words in (("inspect",), ("check",), ("workload",), ("capacity",), ("convert", "-o", tmp_path / "files")):
+        of_run = run("data", words[0], job, *words[1:])
+        of_spec = run("data", words[0], spec, *words[1:])
+        assert (of_run.code, of_run.out) == (0, of_spec.out.replace(str(spec), str(job)))
+        assert f"'{job}' is a run; its data.train is read" in of_run.err.replace("\n", " ")
+    job.write_text("schema: recsmith/run/1\noutput: o\nsteps: 3\ndata: {train: {source: 'mine:Clicks'}}\n")
+    refused = run("data", "check", job)
+    assert (refused.code, "is a source of its own (mine:Clicks), which training" in refused.err) == (
+        2,
+        True,
+    )

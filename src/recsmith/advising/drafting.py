@@ -9,6 +9,7 @@ from typing import Any
 from recsmith.data.columns.looking import LookedColumn, guessed_label, looked_at
 from recsmith.data.dataset import load_spec, spec_to_raw
 from recsmith.data.parquet.arrow import ColumnFile, column_files
+from recsmith.data.parquet.source import says_columns
 from recsmith.data.parquet.spec import ParquetSpec
 from recsmith.data.text.source import first_rows, text_files
 from recsmith.errors import UsageError
@@ -73,7 +74,7 @@ def _first_part(spec: ParquetSpec) -> Any:
 
 
 def _says_its_columns(spec: ParquetSpec) -> bool:
-    return bool(spec.features) or b"recsmith.dataset" in (ColumnFile(column_files(spec.paths)[0]).schema.metadata or {})
+    return bool(spec.features) or says_columns(spec.paths)
 
 
 def _known(spec: Any) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recsmith.cli.options import DEVICES, count_option, format_option, listed, size_value, split_commas
+from recsmith.cli.options import DEVICES, count_option, format_option, listed, named_data, size_value, split_commas
 from recsmith.cli.printing import end_line, note, print_as, progress_printer
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _found(data: str, options: dict[str, Any]) -> "Capacity":
     asked = Asked(**{name: options[name] for name in names if options[name] is not None})
     if has_sketches(Path(data)):
         return capacity_of_job(data, asked)
-    dataset = open_dataset(data)
+    dataset = open_dataset(named_data(data))
     if dataset.part:
         note(dataset.part)
     reader = StreamReader(dataset, asked)

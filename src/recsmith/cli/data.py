@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from recsmith.cli.capacity import capacity_command
-from recsmith.cli.options import count_option, force_option, format_option, size_value, stack
+from recsmith.cli.options import count_option, force_option, format_option, named_data, size_value, stack
 from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ _layout_options = stack(
 def data_command() -> None:
     """Look at the data that training reads, check it, convert it, or generate some whose truth is known.
 
-    DATA is a spec (YAML or JSON, docs/data.md), a MovieLens folder, Criteo's click logs, or a folder that `generate`,
-    `convert` or `cluster` wrote.
+    DATA is a spec (YAML or JSON, docs/data.md), a run, of which data.train is read, a MovieLens folder, Criteo's click
+    logs, or a folder that `generate`, `convert` or `cluster` wrote.
     """
 
 
@@ -55,10 +55,10 @@ def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
     recsmith data inspect spec.yaml
     recsmith data inspect day_0.gz --samples 1000000
     """
-    from recsmith.data import GeneratorSpec, count_figures, load_spec, open_dataset, planted_optimum
+    from recsmith.data import GeneratorSpec, count_figures, open_dataset, planted_optimum
     from recsmith.reports.data import figures_report, figures_to_raw
 
-    spec = load_spec(data)
+    spec = _spec(data)
     dataset = open_dataset(spec)
     figures = count_figures(dataset, samples, batch_size)
     if dataset.note:
@@ -79,11 +79,11 @@ def check(data: str, format_: str) -> None:
     \b
     recsmith data check spec.yaml
     """
-    from recsmith.data import check_spec, load_spec, open_dataset
+    from recsmith.data import check_spec, open_dataset
     from recsmith.errors import CorruptFile, RecSmithError
     from recsmith.reports.data import check_report, check_to_raw
 
-    spec = load_spec(data)
+    spec = _spec(data)
     if getattr(spec, "split", "all") != "all":
         with suppress(RecSmithError):  # data that cannot be opened, which the check tells
             _tell_part(open_dataset(spec))
@@ -92,6 +92,14 @@ def check(data: str, format_: str) -> None:
     print_as(format_, lambda: check_report(found), lambda: check_to_raw(found))
     if found.problem is not None:
         raise CorruptFile(found.problem)
+
+
+def _spec(data: str) -> Any:
+    """The spec of data that a command is given."""
+    from recsmith.data import load_spec
+
+    found = named_data(data)
+    return load_spec(found) if isinstance(found, str) else found
 
 
 def _tell_part(dataset: "Dataset") -> None:
@@ -117,11 +125,11 @@ def generate(spec: str, output: str, form: Literal["parquet", "criteo"], packed:
     """
     from pathlib import Path
 
-    from recsmith.data import GeneratorSpec, check_folder, load_spec, open_dataset, write_dataset
+    from recsmith.data import GeneratorSpec, check_folder, open_dataset, write_dataset
     from recsmith.errors import UsageError
     from recsmith.units import counted
 
-    found = load_spec(spec)
+    found = _spec(spec)
     if not isinstance(found, GeneratorSpec):
         raise UsageError(f"'{spec}' is no spec with `format: generator`; give one, as docs/data.md shows")
     if packed and form != "criteo":
@@ -152,7 +160,7 @@ def convert(data: str, session: str | None, **options: Any) -> None:
     from recsmith.data.converting import KeyColumns, convert_dataset
 
     columns = KeyColumns(session=session, time=options["time"])
-    dataset = open_dataset(data)
+    dataset = open_dataset(named_data(data))
     _tell_part(dataset)
     manifest = convert_dataset(dataset, Path(options["output"]), _layout(options), columns, _printer())
     _say(manifest, options["output"])
@@ -179,7 +187,7 @@ def cluster(data: str, session: str | None, memory: int, **options: Any) -> None
     from recsmith.data.converting import KeyColumns, cluster_dataset
 
     columns, folder = KeyColumns(session=session, time=options["time"]), Path(options["output"])
-    dataset = open_dataset(data)
+    dataset = open_dataset(named_data(data))
     _tell_part(dataset)
     manifest = cluster_dataset(dataset, folder, _layout(options), columns, _printer(), memory)
     _say(manifest, options["output"])
@@ -232,13 +240,13 @@ def sequences(events: str, **options: Any) -> None:
     recsmith data sequences events.yaml -o histories
     recsmith data sequences ml-latest-small -o histories --longest 50 --split train
     """
-    from recsmith.data import MovieLensEvents, MovieLensSpec, SequencesSpec, load_spec, open_dataset
+    from recsmith.data import MovieLensEvents, MovieLensSpec, SequencesSpec, open_dataset
     from recsmith.data.converting import KeyColumns, convert_dataset
     from recsmith.errors import UsageError
 
     names = ("longest", "least", "negatives", "split", "split_by")
     given = {name: options[name] for name in names if options[name] is not None}
-    found = load_spec(events)
+    found = _spec(events)
     if isinstance(found, MovieLensSpec):
         found = SequencesSpec(movielens=MovieLensEvents(path=found.path))
     if not isinstance(found, SequencesSpec):
@@ -266,8 +274,8 @@ def sequences(events: str, **options: Any) -> None:
 def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: str, **options: Any) -> None:
     """Count the texts and raw ids of features, and write which row of its table each has.
 
-    DATA is a spec whose features name vocabularies, a run (its data.train), or a folder that this command wrote; the
-    counts of several are added up. A file is written for each vocabulary that a feature names, under its name there.
+    DATA is a spec whose features name vocabularies, a run, or a folder that this command wrote; the counts of several
+    are added up. A file is written for each vocabulary that a feature names, under its name there.
 
     \b
     recsmith data vocabulary clicks.yaml -o vocabularies --least 2
@@ -279,23 +287,9 @@ def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: 
 
     counted = progress_printer(lambda done: f"{done:,} samples counted", PROGRESS_S)
     base = None if extend is None else Path(extend)
-    made = make_vocabularies(list(map(_of_run, data)), Path(output), extend=base, on_progress=counted, **options)
+    made = make_vocabularies(list(map(named_data, data)), Path(output), extend=base, on_progress=counted, **options)
     end_line()
     print_as(format_, lambda: vocabularies_report(made), lambda: vocabularies_to_raw(made))
-
-
-def _of_run(data: str) -> Any:
-    """The spec of data.train where a file is a run; what was given, where it is not."""
-    from recsmith.data import spec_from_raw
-    from recsmith.files import parse, read_text
-    from recsmith.training.run import SCHEMA, load_run
-
-    if not data.endswith((".yaml", ".yml", ".json")) or not Path(data).exists():
-        return data
-    if parse(read_text(data), data).get("schema") != SCHEMA:
-        return data
-    train: Any = load_run(data).data.train
-    return spec_from_raw({**train}, f"{data}: data.train") if isinstance(train, dict) else train
 
 
 @data_command.command(name="workload")
@@ -323,7 +317,7 @@ def workload(data: str, output: str, force: bool, deduplicate: bool, **options: 
     from recsmith.workloads import WORKLOAD_FILE, save_workload, workload_to_raw
 
     check_target(output, kind=WORKLOAD_FILE, force=force)
-    made = counted_workload(open_dataset(data), deduplicate=deduplicate, **options)
+    made = counted_workload(open_dataset(named_data(data)), deduplicate=deduplicate, **options)
     if output == "-":
         print_json(workload_to_raw(made))
         return

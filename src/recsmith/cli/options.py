@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from recsmith import _plugins
-from recsmith.cli.printing import OWN_PROCESS
+from recsmith.cli.printing import OWN_PROCESS, note
 from recsmith.units import parse_size, parse_speed, parse_time
 
 # Names that help lists: written out, for help imports nothing heavy; a test holds them against the registries.
@@ -282,6 +282,28 @@ def tables_on_ranks(workload: str, cluster: Any) -> Any:
 def is_run(name: str) -> bool:
     """Whether a file says at its beginning that it is a run; what cannot be read is told by who reads tables."""
     return RUN in beginning_of(name)
+
+
+def named_data(data: str) -> Any:
+    """The data that a command is given: of a run the spec of its data.train; all else as it is."""
+    if not tell_run(data):
+        return data
+    from recsmith.data import spec_from_raw
+    from recsmith.training.run.named import data_of_run
+
+    found = data_of_run(data)
+    return spec_from_raw({**found}, f"{data}: data.train") if isinstance(found, dict) else found
+
+
+def tell_run(data: str | None) -> bool:
+    """Whether a run's file is given as data; then it is said which part of it is read."""
+    if data is None or not is_run(data):
+        return False
+    from recsmith.training.run.named import is_run_file
+
+    if found := is_run_file(data):
+        note(f"'{data}' is a run; its data.train is read")
+    return found
 
 
 def read_group(options: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import count_option, format_option
+from recsmith.cli.options import count_option, format_option, tell_run
 from recsmith.cli.printing import is_watched, note, print_json, say, show_report
 from recsmith.errors import RecSmithError, UsageError
 
@@ -138,6 +138,7 @@ def evaluate_command(
     from recsmith.files import encode
     from recsmith.training.results.evaluation import evaluate
 
+    tell_run(data)
     scores = encode(evaluate(folder, data=data, ranks=ranks, group=group, at=at, pr_auc=pr_auc, on_progress=say))
     if format_ == "json":
         print_json(scores)

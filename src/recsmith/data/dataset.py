@@ -259,7 +259,7 @@ def load_spec(source: Source) -> DataSpec:
         return spec_from_raw({FORMAT: found, **where}, text)
     if not path.exists() and text != "-":
         check_is_file(path)
-    if is_of_no_format(text):
+    if _is_of_no_format(text):
         raise UsageError(
             f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "
             f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder; other files need a spec that says what "
@@ -269,10 +269,15 @@ def load_spec(source: Source) -> DataSpec:
     return made.beside(path.parent) if isinstance(path, Path) else made
 
 
-def is_of_no_format(text: str) -> bool:
+def _is_of_no_format(text: str) -> bool:
     """Whether a path is neither data whose format is known by its name, nor a spec; a CSV is none of both."""
     path = path_of(text)
     return _format_of(path) is None and path.suffix not in SPEC_ENDINGS and text != "-"
+
+
+def is_columns(text: str) -> bool:
+    """Whether a path is of Parquet or Arrow files, or a folder of them."""
+    return _format_of(path_of(text)) == "parquet"
 
 
 def _format_of(path: AnyPath) -> str | None:

@@ -1,7 +1,7 @@
 """Parquet and Arrow files as blocks of samples: a block is a row group, or a record batch."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,11 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, did_you_mean, parse_json
 
 SAMPLE_ID = "sample_id"  # the column that generated files have
+
+
+def says_columns(paths: Sequence[str]) -> bool:
+    """Whether files of columns say themselves which are features, dense values and labels, as RecSmith writes them."""
+    return SCHEMA_KEY in (ColumnFile(column_files(paths)[0]).schema.metadata or {})
 
 
 class ParquetSource:

@@ -62,7 +62,7 @@ def evaluate(
         on_progress(f"scoring on {counted(count, 'rank')}")
     results = launch(
         RANK,
-        {"run": run_to_raw(run), "model": str(model)},
+        {"run": run_to_raw(run), "model": str(model), "where": "data.test" if data is None else "--data"},
         ranks=count,
         timeout_s=float("inf"),
         names_modules=names_modules(run),
@@ -76,8 +76,8 @@ def _run_of(model: Path, data: Any) -> Run:
     return load_run(file) if file.exists() else Run(data=RunData(train=data), output=str(model.parent))
 
 
-def evaluate_on_rank(run: Raw, model: str) -> Raw:
-    """Scores of an exported model, on every rank. run: by whose settings it is sharded."""
+def evaluate_on_rank(run: Raw, model: str, where: str) -> Raw:
+    """Scores of an exported model, on every rank. run: by whose settings it is sharded. where: its data is named."""
     import torch.distributed as dist
 
     from recsmith.training.job.evaluating import score
@@ -88,9 +88,9 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
     from recsmith.training.sources import DatasetSource, open_data
 
     made = run_from_raw(run, "the run")
-    dataset, card = open_data(made.data.test, "data.test"), read_card(Path(model))
+    dataset, card = open_data(made.data.test, where), read_card(Path(model))
     use_systems_of(card, str(Path(model) / CARD))
-    check_same_data(card.data, dataset.schema, "data.test")
+    check_same_data(card.data, dataset.schema, where)
     parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
     for system in systems():

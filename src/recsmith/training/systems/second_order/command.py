@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import count_option, force_option, format_option
+from recsmith.cli.options import count_option, force_option, format_option, tell_run
 from recsmith.cli.printing import say
 from recsmith.cli.train import show_made
 
@@ -39,6 +39,8 @@ def refit_command(
     from recsmith.training.systems.second_order.refit import refit
     from recsmith.training.systems.second_order.settings import RefitSettings
 
+    for each in (data, test):
+        tell_run(each)
     refitted, scores = refit(
         run, data, settings=RefitSettings(**settings), test=test, output=output, force=force, on_progress=say
     )

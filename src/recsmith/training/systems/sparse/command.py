@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import count_option, force_option, format_option
+from recsmith.cli.options import count_option, force_option, format_option, tell_run
 from recsmith.cli.printing import say
 from recsmith.cli.train import show_made
 
@@ -38,6 +38,8 @@ def sparse_command(
     from recsmith.training.systems.sparse.settings import SparsitySettings
     from recsmith.training.systems.sparse.sparsify import sparsify
 
+    for each in (data, test):
+        tell_run(each)
     made, scores = sparsify(
         run, data, settings=SparsitySettings(**settings), test=test, output=output, force=force, on_progress=say
     )
