@@ -250,3 +250,16 @@ def test_a_plan_with_carried_fields_reads_back() -> None:
     made = to_sharding_plan(plan, _model(), constraints=_limits(**fields))
     assert made.plan["pooled"]["t"].cache_params.load_factor == 0.3  # type: ignore[index]
     assert from_sharding_plan(made, plan.workload, plan.cluster) == plan.placements
+
+
+def test_what_is_no_constraint_of_torchrec_is_refused() -> None:
+    from torchrec.distributed.planner import ParameterConstraints
+
+    from recsmith.torchrec import RecSmithPlanner
+
+    for given, words in (
+        ({"t": {"sharding_types": ["row_wise"]}}, "constraints of table 't' are dict; give ParameterConstraints"),
+        ([ParameterConstraints()], "constraints are list; give a dictionary of ParameterConstraints"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            RecSmithPlanner("h100:1", constraints=given).plan(_model())  # type: ignore[arg-type]

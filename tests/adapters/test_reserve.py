@@ -85,7 +85,9 @@ def test_where_nothing_is_left_the_error_says_what_the_model_takes() -> None:
 def test_where_too_little_is_left_the_error_says_what_was_kept() -> None:
     kept = _planner().reserve.estimate.total
     tight = load_cluster("h100:2").with_memory(kept + 2**12)
-    with pytest.raises(Infeasible, match=r"Proved.*Planning kept 1\.25.* GiB of each device free of tables") as error:
+    with pytest.raises(
+        Infeasible, match=r"Proved.*[^.]\. Planning kept 1\.25.* GiB of each device free of tables"
+    ) as error:
         _planner(tight)
     assert "dense_optimizer=" in str(error.value)
     with pytest.raises(Infeasible, match=r"Planning kept .*, as FixedPercentageStorageReservation reserves\."):

@@ -58,6 +58,65 @@ def test_pods_that_do_not_tile_the_ranks_are_refused(ranks: int, pod: int) -> No
         read_cluster(pods)
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"world_size": 6, "local_world_size": 4}, "hosts of 4 devices do not tile the topology's 6; give a"),
+        ({"world_size": 2, "compute_device": "mtia"}, "has devices of kind mtia; cuda and cpu are planned"),
+    ],
+)
+def test_topologies_that_are_not_planned_are_refused(fields: dict[str, Any], words: str) -> None:
+    from torchrec.distributed.planner import Topology
+
+    from recsmith.torchrec import read_cluster
+
+    with pytest.raises(UsageError, match=words):
+        read_cluster(Topology(**{"compute_device": "cuda"} | fields))
+
+
+def test_host_memory_is_that_of_the_smallest_host() -> None:
+    from torchrec.distributed.planner import Topology
+    from torchrec.distributed.planner.types import CustomTopologyData
+
+    from recsmith.torchrec import read_cluster
+
+    sizes = CustomTopologyData({"ddr_cap": [9, 9, 4, 5]}, world_size=4)
+    topology = Topology(world_size=4, local_world_size=2, compute_device="cuda", custom_topology_data=sizes)
+    assert read_cluster(topology).ddr_bytes_per_host == 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "local", "pod", "words"),
+    [
+        ("table_row_wise", "2", None, None),
+        ("table_wise", "4", None, "a host of the cluster has 2 devices, and in this job TorchRec takes 4 ranks for"),
+        ("table_row_wise", "4", None, "'a' is table_row_wise, which does not run so: .* such as h100:4x1"),
+        ("table_row_wise", "1", "2", None),
+        ("table_row_wise", "2", "2", "such as h100:4x1"),
+        ("table_row_wise", "2", "3", "TORCHREC_RESOLVED_POD_SIZE is not of this job: World size 4 is not a multiple"),
+    ],
+)
+def test_hosts_of_a_plan_are_those_of_the_job(
+    monkeypatch: pytest.MonkeyPatch, kind: str, local: str, pod: str | None, words: str | None
+) -> None:
+    from support.build import placed, plan_of, table, workload
+
+    from recsmith import load_cluster
+    from recsmith.adapters.topology import check_hosts
+
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", local)
+    monkeypatch.delenv("TORCHREC_RESOLVED_POD_SIZE", raising=False)
+    if pod is not None:
+        monkeypatch.setenv("TORCHREC_RESOLVED_POD_SIZE", pod)
+    plan = plan_of(workload(table("a")), load_cluster("cpu:2x2"), placed("a", kind, (0, 1) if "row" in kind else (0,)))
+    if words is None or kind == "table_wise":
+        told = check_hosts(plan)
+        assert told is None if words is None else told is not None and told.startswith(words)
+        return
+    with pytest.raises(UsageError, match=words):
+        check_hosts(plan)
+
+
 def test_shards_on_trays_are_on_the_devices_of_their_machine() -> None:
     import torch
     from support.build import placed, plan_of, table, workload

@@ -140,7 +140,7 @@ def test_tables_that_say_nothing_of_their_reads_get_the_models_law():
 
 
 def test_means_are_means_only_where_a_rank_has_whole_rows():
-    work = workload(table("a", pooling="mean"), table("b", pooling="mean"))
+    work = workload(table("a", pooling="mean"), table("b", pooling="mean", collection="of its own"))
     plan = plan_of(work, cluster(), placed("a", "table_wise", (0,)), placed("b", "row_wise", (0, 1)))
     found = [case.tables[0].pooling for case in loads_of(plan)[0]]
     assert found == ["sum", "mean"]

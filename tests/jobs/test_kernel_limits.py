@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -273,3 +274,40 @@ def test_prefetched_widths_have_caches_of_their_own() -> None:
     work = workload(*(table(name, *shape) for name, shape in WIDTHS.items()), pipeline="prefetch_sparse_dist")
     where = cluster(1, ddr_bytes_per_host=2**40)
     assert not build_problem(work, where, Space(kernels=("fused", CACHED))).memory_model.mixed
+
+
+@pytest.mark.parametrize(("other", "pooling"), [("row_wise", "SUM"), ("table_wise", "SUM"), ("table_wise", "MEAN")])
+def test_means_split_by_rows_make_torchrec_divide_tables_beside_them(other: str, pooling: str) -> None:
+    """What TorchRec divides outputs by, (samples, columns): means by rows aside, 1 of sums by rows alone."""
+    import torch
+    from torchrec.distributed.embeddingbag import _create_mean_pooling_divisor
+
+    by_rows = {"MEAN": ["a"], "SUM": ["b"]} if other == "row_wise" else {"MEAN": ["a"], "SUM": []}
+    divided = _create_mean_pooling_divisor(
+        lengths=torch.tensor([2, 3, 4, 5]), keys=["a", "b"], offsets=torch.tensor([0, 2, 5, 9, 14]), stride=2,
+        stride_per_key=[2, 2], dim_per_key=torch.tensor([1, 1]), pooling_type_to_rs_features=by_rows,
+        embedding_names=["a", "b"], embedding_dims=[1, 1], variable_batch_per_feature=False,
+        kjt_inverse_order=torch.empty(0), kjt_key_indices={"a": 0, "b": 1}, kt_key_ordering=torch.tensor([0, 1]),
+    )  # fmt: skip
+    right = [1, 1] if other == "row_wise" else [4, 5]  # sums, and what is a mean by now, should be left as they are
+    torch.testing.assert_close(divided, torch.tensor([[2.0, right[0]], [3.0, right[1]]]))
+
+    means = table("a", 10, 8, pooling="mean")
+    beside, alone = table("b", 10, 8, pooling=pooling.lower()), table("b", 10, 8, collection="x")
+    for kind in ("row_wise", "table_row_wise", "grid_shard"):
+        refusals = [
+            KernelLimits.of(workload(means, each), cluster(2, 2)).refusal(means, kind, "fused")
+            for each in (beside, alone)
+        ]
+        assert [bool(each) for each in refusals] == [True, kind == "grid_shard"], kind
+    assert KernelLimits.of(workload(means, beside), cluster()).refusal(means, "column_wise", "fused") is None
+
+
+def test_means_of_remapped_ids_on_cuda_are_split_by_rows_where_no_feature_is_read_by_sums_too() -> None:
+    from recsmith.workloads import Dynamic
+
+    means, sums = (table(name, 10, 8, pooling=how, dynamic=Dynamic()) for name, how in (("a", "mean"), ("b", "sum")))
+    for twice, refused in ((False, False), (True, True)):
+        other = replace(sums, features=means.features) if twice else sums
+        limits = KernelLimits.of(workload(means, other), cluster())
+        assert (limits.refusal(means, "row_wise", "fused") is not None) == refused

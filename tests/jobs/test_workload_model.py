@@ -26,6 +26,14 @@ def test_tables_share_a_collection_where_torchrec_lets_them():
     assert sorted(groups) == [["a", "b"], ["s", "t"], ["u"], ["w"]]
 
 
+def test_means_stay_with_those_of_their_collection():
+    from recsmith.jobs.workload_model import collection_groups
+
+    means = [table(name, pooling="mean", collection=of) for name, of in (("a", "x"), ("b", "x"), ("c", "y"))]
+    groups = [[each.name for each in tables] for tables in collection_groups(workload(*means, table("d")))]
+    assert sorted(groups) == [["a", "b"], ["c"], ["d"]]
+
+
 def test_a_plan_gets_the_collections_of_the_model():
     from recsmith.jobs.workload_model import collection_groups, with_model_collections
 

@@ -12,8 +12,9 @@ COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "grid_on
 def _table(name: str, dim: int = 16) -> Table:
     weighted = name.startswith("weighted")
     features = tuple(Feature(name=f"{name}_{i}", pooling_factor=2.5, weighted=weighted) for i in range(2))
-    pooling = "none" if name.startswith("seq") else "mean" if name == "mean" else "sum"
-    return table(name, 41, dim, features=features, pooling=pooling)
+    pooling = "none" if name.startswith("seq") else "mean" if name.startswith("mean") else "sum"
+    own = name if pooling == "mean" else ""  # means are split by rows rightly where they are alone
+    return table(name, 41, dim, features=features, pooling=pooling, collection=own)
 
 
 def every_type(cluster: Cluster) -> Plan:
@@ -23,6 +24,8 @@ def every_type(cluster: Cluster) -> Plan:
     rows: list[tuple[Table, str, Sequence[int], Sequence[int]]] = [
         (_table("tw"), "table_wise", [last], ()),
         (_table("mean"), "table_wise", [0], ()),
+        (_table("mean_rw"), "row_wise", everyone, ()),
+        (_table("mean_twrw"), "table_row_wise", range(local), ()),
         (_table("cw", 32), "column_wise", [0, last], (16, 16)),
         (_table("cw_two_on_a_rank", 32), "column_wise", [last, 0, 0], (16, 8, 8) if world > 1 else ()),
         (_table("rw"), "row_wise", everyone, ()),

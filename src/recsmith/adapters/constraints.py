@@ -57,10 +57,15 @@ def check_constraints(
     """Refuse constraints that a plan would drop silently.
 
     Raises:
-        UsageError: a field that is not kept and not at its default, or a table that the model does not have.
+        UsageError: a field that is not kept and not at its default, a table that the model does not have, or what is
+            not TorchRec's.
     """
+    if not isinstance(constraints, Mapping):
+        raise UsageError(f"constraints are {type(constraints).__name__}; give a dictionary of ParameterConstraints")
     tables = [name for collection in found for name in (*collection.configs, *collection.virtual)]
     for name, limits in constraints.items():
+        if not isinstance(limits, ParameterConstraints):
+            raise UsageError(f"constraints of table '{name}' are {type(limits).__name__}; give ParameterConstraints")
         if name not in tables:
             raise UsageError(
                 f"the constraints name table '{name}', which is not among those planned; give constraints only for "

@@ -21,7 +21,7 @@ from recsmith.adapters.module_groups import left_beside, module_config, sharders
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
-from recsmith.adapters.topology import CollectionArguments, collection_arguments, find_cluster
+from recsmith.adapters.topology import CollectionArguments, check_hosts, collection_arguments, find_cluster
 from recsmith.adapters.virtual_tables import virtual_bytes, virtual_tables, virtual_words
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, sharding_group
@@ -195,7 +195,7 @@ class RecSmithPlanner(ShardingPlanner):
         pg: all ranks of the job; of a 2D job too, whose plan is for one sharding group and goes to all of them.
 
         Raises:
-            UsageError: no process group, or its size is not the cluster's.
+            UsageError: no process group, its size is not the cluster's, or the plan does not run on the job's hosts.
             Infeasible, NoPlanFound: on every rank, whatever rank 0 met.
             PlanMismatch: a rank's model differs from rank 0's, or it refuses its own constraints.
         """
@@ -211,6 +211,8 @@ class RecSmithPlanner(ShardingPlanner):
         made = _agreed(plan, module, sharders_for(self.only, sharders), group, self.constraints)
         if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
             _warn(plan)
+            if told := check_hosts(plan):
+                warnings.warn(f"{told}; predicted seconds are those of the cluster", stacklevel=2)
         return made
 
     def dmp_collection_arguments(self) -> CollectionArguments:
@@ -266,6 +268,7 @@ def _plan_of_rank_0(
 
     def make() -> dict[str, Any]:
         planner.result = planner.make(module, sharders)
+        check_hosts(planner.result.plan)
         if planner.reserve is not None:
             planner.reserve.log()
         return plan_to_raw(planner.result.plan)

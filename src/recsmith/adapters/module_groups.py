@@ -12,12 +12,11 @@ from torch import nn
 from torchrec.distributed.sharding_plan import get_default_sharders
 from torchrec.distributed.types import DMPCollectionConfig, ModuleSharder, ShardingPlan, ShardingStrategy
 
+from recsmith.adapters.topology import ON_HOSTS
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.problems import Space
-
-ON_HOSTS = ("table_row_wise", "grid_shard")  # a group of a module's own counts as one host there
 
 
 def sharders_for(
@@ -57,7 +56,10 @@ def left_beside(cluster: Cluster, plans: Sequence[Plan]) -> Cluster:
 
 
 def space_in_group(space: Space | None, cluster: Cluster) -> Space:
-    """The space of a module with groups of its own: without types that know hosts, where its group has several."""
+    """The space of a module with groups of its own: without types that know hosts, where its group has several.
+
+    TorchRec counts a group of a module's own as one host.
+    """
     made = space or Space()
     if cluster.hosts == 1:
         return made

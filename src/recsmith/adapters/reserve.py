@@ -129,7 +129,7 @@ class Reserve:
         except (Infeasible, NoPlanFound) as error:
             if not self.cluster.reserve_bytes:
                 raise
-            raise type(error)(f"{error} Planning kept {self.text}") from None
+            raise type(error)(f"{str(error).removesuffix('.')}. Planning kept {self.text}") from None
 
 
 @dataclass(frozen=True)

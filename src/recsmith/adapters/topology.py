@@ -3,14 +3,17 @@
 from typing import TypedDict
 
 import torch
+from torchrec.distributed.comm import get_local_size, get_topology_group_world_size
 from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingStrategy
 
 from recsmith.clusters import Cluster, Device, Links, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
+from recsmith.plans import Plan
 from recsmith.units import parse_size
 
+ON_HOSTS = ("table_row_wise", "grid_shard")  # split by what TorchRec takes for a host
 PER_S = 1000  # TorchRec's bandwidths are bytes per millisecond
 
 
@@ -18,12 +21,21 @@ def read_cluster(topology: Topology) -> Cluster:
     """The cluster of a TorchRec topology: counts, capacities and bandwidths.
 
     A pod of several hosts, whose fast links they share, is one host of the cluster, and they are its trays. TorchRec's
-    planner has it so, and its jobs where TOPOLOGY_DOMAIN_MULTIPLE says how many hosts a pod has.
+    planner has it so, and its jobs where TORCHREC_RESOLVED_POD_SIZE says how many hosts a pod has.
+
+    Disks, multipliers of TorchRec's estimate and bandwidths of single collectives are not read.
 
     Raises:
-        UsageError: the topology's pods do not tile its ranks.
+        UsageError: the topology's hosts or pods do not tile its ranks, or its devices are of another kind.
     """
     tray, pod = topology.local_world_size, topology.intra_group_size
+    if topology.compute_device not in ("cpu", "cuda"):
+        raise UsageError(f"the topology has devices of kind {topology.compute_device}; cuda and cpu are planned")
+    if topology.world_size % tray:
+        raise UsageError(
+            f"hosts of {tray} devices do not tile the topology's {topology.world_size}; give a local_world_size that "
+            "divides its world_size"
+        )
     if topology.world_size % pod:
         raise UsageError(
             f"pods of {pod // tray} hosts of {tray} devices do not tile the topology's {topology.world_size}; give a "
@@ -31,7 +43,8 @@ def read_cluster(topology: Topology) -> Cluster:
         )
     on_device = topology.compute_device != "cpu"
     sizes = tuple(device.storage.hbm if on_device else device.storage.ddr for device in topology.devices)
-    per_host = topology.devices[0].storage.ddr * pod
+    ddr = [device.storage.ddr for device in topology.devices]
+    per_host = min(sum(ddr[first : first + pod]) for first in range(0, topology.world_size, pod))
     return Cluster(
         device=Device(
             name=f"topology-{topology.compute_device}",
@@ -49,6 +62,37 @@ def read_cluster(topology: Topology) -> Cluster:
         hbm_bytes=sizes if len(set(sizes)) > 1 else None,
         ddr_bytes_per_host=per_host if on_device else None,
     )
+
+
+def check_hosts(plan: Plan) -> str | None:
+    """What TorchRec takes for a host in this job where that is not a host of the plan's cluster; None where it is.
+
+    Raises:
+        UsageError: the plan cannot run so: on CUDA it names devices by hosts, and some types split tables by them.
+    """
+    cluster = plan.cluster
+    if cluster.replication is not None:  # a group of a 2D job, whose hosts DMPCollection is told
+        return None
+    local = get_local_size(cluster.world_size)
+    try:
+        joined = get_topology_group_world_size(cluster.world_size)
+    except ValueError as error:
+        raise UsageError(f"TORCHREC_RESOLVED_POD_SIZE is not of this job: {error}") from None
+    moved = local != cluster.machine_devices and device_type() == "cuda"
+    if joined == cluster.local_world_size and not moved:
+        return None
+    split = next((each for each in plan.placements if each.sharding_type in ON_HOSTS), None)
+    told = (
+        f"a host of the cluster has {cluster.local_world_size} devices, and in this job TorchRec takes {joined} ranks "
+        "for a host (LOCAL_WORLD_SIZE, times TORCHREC_RESOLVED_POD_SIZE where that is set)"
+    )
+    if moved or split is not None:
+        what = f"table '{split.table}' is {split.sharding_type}" if split else "shards name devices of a host"
+        raise UsageError(
+            f"{told}; {what}, which does not run so: give the planner the cluster that the job runs on, such as "
+            f"h100:{joined}x{cluster.world_size // joined}"
+        )
+    return told
 
 
 def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int | str | None) -> Cluster:

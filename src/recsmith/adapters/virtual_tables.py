@@ -14,7 +14,7 @@ from torch.distributed._shard.sharding_spec.api import EnumerableShardingSpec
 from torchrec.distributed.planner import ParameterConstraints
 from torchrec.distributed.sharding_plan import placement as device_word
 from torchrec.distributed.types import ParameterSharding
-from torchrec.modules.embedding_configs import BaseEmbeddingConfig, data_type_to_dtype
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, PoolingType, data_type_to_dtype
 
 from recsmith.adapters.constraints import carried_fields
 from recsmith.adapters.embedding_collections import Collection
@@ -77,6 +77,11 @@ def _checked(
         (
             bool(buckets) and rows % (buckets or 1) != 0,
             f"{where} has {rows} rows in {buckets} buckets, which do not divide them; give a number that does",
+        ),
+        (
+            getattr(config, "pooling", None) == PoolingType.MEAN and bool(collection.configs),
+            f"{where} has pooling mean, for which TorchRec divides outputs of the other tables of its collection, too; "
+            "give it a collection of its own",
         ),
     )
     for is_so, rule in wrong:

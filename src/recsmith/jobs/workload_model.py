@@ -1,7 +1,8 @@
 """A plain TorchRec model of a workload, and random batches for it: what local jobs run.
 
-One collection per (weighted, pooled, dim of sequences), as TorchRec wants it. Every feature of a table gets a key of
-its own, `<table>/<feature>`, so that outputs of features that share an id stay apart.
+One collection per (weighted, pooled, dim of sequences), as TorchRec wants it; means of one collection of the workload
+have one of their own. Every feature of a table gets a key of its own, `<table>/<feature>`, so that outputs of features
+that share an id stay apart.
 """
 
 from dataclasses import replace
@@ -75,7 +76,9 @@ def collection_groups(workload: Workload) -> list[list[Table]]:
     for table in sorted(workload.tables, key=lambda table: table.name):
         if table.data_type not in DATA_TYPES:
             raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
-        groups.setdefault((table.pooled, table.weighted, 0 if table.pooled else table.embedding_dim), []).append(table)
+        apart = table.collection if table.pooling == "mean" else None  # the plan may split those by rows that are alone
+        dim = 0 if table.pooled else table.embedding_dim
+        groups.setdefault((table.pooled, table.weighted, dim, apart), []).append(table)
     return list(groups.values())
 
 

@@ -1,9 +1,10 @@
-"""What the kernels of FBGEMM 1.8 and TorchRec 1.8 take: data types, optimizers, batch sizes of features, caches.
+"""What the kernels of FBGEMM 1.8 and TorchRec 1.8 take: data types, optimizers, means, batch sizes, caches.
 
 The one place that knows it: searches leave out what is refused here, and placements that are read are checked by the
 same rules (plans/check.py). `tests/jobs/test_kernel_limits.py` asks the libraries' own functions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recsmith.clusters import Cluster
@@ -23,6 +24,7 @@ TRAINED_TYPES = (
 VARYING_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adam")  # `_generate_vbe_metadata` of tables in memory
 MANAGED_EVICTIONS = ("lfu", "lru")  # of what maps ids to rows on CUDA: torchrec/modules/mc_modules.py
 VARYING_ON_DISK = ("sgd", "rowwise_adagrad")  # the same of tbe/ssd/training.py
+ROW_SUMS = ("row_wise", "table_row_wise")  # whose ranks add up ids, so that TorchRec makes means of sums afterwards
 
 
 def varying_collections(workload: Workload) -> frozenset[str]:
@@ -34,21 +36,53 @@ def varying_collections(workload: Workload) -> frozenset[str]:
     )
 
 
+def wrongly_divided(workload: Workload, kind: Kind) -> frozenset[str]:
+    """Collections in which a table of means must not be split by rows: others would be divided, too.
+
+    Where one table of means is row_wise or table_row_wise, TorchRec divides all that its collection gives by numbers of
+    ids, but for sums that are split so as well (`_create_mean_pooling_divisor` of embeddingbag.py, 1.8). So one may be
+    split by rows alone in its collection, and among tables whose ids are remapped on CUDA: TorchRec splits all of these
+    by rows, and is right unless a feature is read by a mean and a sum.
+    """
+    by_collection: dict[str, list[Table]] = {}
+    for table in workload.tables:
+        if table.pooled:
+            by_collection.setdefault(table.collection, []).append(table)
+    return frozenset(
+        name
+        for name, tables in by_collection.items()
+        if len(tables) > 1
+        and any(table.pooling == "mean" for table in tables)
+        and not (kind == "cuda" and all(table.dynamic for table in tables) and not _read_by_both(tables))
+    )
+
+
+def _read_by_both(tables: Sequence[Table]) -> bool:
+    """Whether a feature is read by a table of means and by one of sums."""
+    means, sums = (
+        {feature.name for table in tables if (table.pooling == "mean") == mean for feature in table.features}
+        for mean in (True, False)
+    )
+    return bool(means & sums)
+
+
 @dataclass(frozen=True)
 class KernelLimits:
     """What kernels take on devices of a kind, under an optimizer, where a table has none of its own.
 
-    varying: collections with features whose batch size is not the job's.
+    varying: collections with features whose batch size is not the job's. divided: those of `wrongly_divided`.
     """
 
     kind: Kind
     optimizer: str
     varying: frozenset[str]
+    divided: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, workload: Workload, cluster: Cluster) -> "KernelLimits":
         """The limits of a workload's kernels on a cluster's devices."""
-        return cls(cluster.device.kind, workload.optimizer, varying_collections(workload))
+        kind = cluster.device.kind
+        return cls(kind, workload.optimizer, varying_collections(workload), wrongly_divided(workload, kind))
 
     def refusal(self, table: Table, sharding_type: str, kernel: str, load_factor: float = 0.0) -> str | None:
         """Why a kernel of a sharding type does not train a table, with what to do instead; None where it does.
@@ -58,6 +92,8 @@ class KernelLimits:
         if table.data_type not in TRAINED_TYPES:
             return f"FBGEMM trains tables in {' or '.join(TRAINED_TYPES)}, not {table.data_type}; take one of them"
         if table.dynamic is not None and self.kind == "cuda" and (why := _managed_refused(table, sharding_type)):
+            return why
+        if table.pooling == "mean" and (why := self._mean_refused(table, sharding_type)):
             return why
         varying = table.pooled and table.collection in self.varying
         if varying and sharding_type == "grid_shard":
@@ -72,6 +108,17 @@ class KernelLimits:
         if kernel == KEY_VALUE.name:
             return stays_in_memory(table, self.kind)
         return self._of_fused(table, varying)
+
+    def _mean_refused(self, table: Table, sharding_type: str) -> str | None:
+        if sharding_type == "grid_shard":
+            return f"grid_shard adds up the means of ranks, and pooling is mean{FIX}another sharding type"
+        if sharding_type in ROW_SUMS and table.collection in self.divided:
+            return (
+                f"where a table with pooling mean is {sharding_type}, TorchRec divides outputs of other tables of "
+                f"collection '{table.collection}' by its numbers of ids, too{FIX}table_wise, column_wise or "
+                "data_parallel, or give the table a collection of its own"
+            )
+        return None
 
     def _of_copies(self, table: Table) -> str | None:
         if self.kind == "cpu" and not table.pooled:
