@@ -33,7 +33,12 @@ def copied(pick: Pick) -> tuple[Case, tuple[Placement, ...]]:
     for again in (1, 2):
         names = {t.name: f"{t.name} again {again}" for t in case.workload.tables}
         tables += tuple(
-            replace(t, name=names[t.name], features=tuple(replace(f, name=f"{f.name} {again}") for f in t.features))
+            replace(
+                t,
+                name=names[t.name],
+                features=tuple(replace(f, name=f"{f.name} {again}") for f in t.features),
+                collection=f"{t.collection}{again}" if t.pooling == "mean" else t.collection,  # alone as before
+            )
             for t in case.workload.tables
         )
         for each in placements:
