@@ -21,6 +21,7 @@ from recsmith.problems import (
     build_problem,
     option_pieces,
 )
+from recsmith.problems.constraints import RulesByTable
 from recsmith.problems.problem import canonical_order
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Span
 from recsmith.sharding.kernel_limits import KernelLimits
@@ -112,7 +113,7 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
         found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)))
     expected, limits = set(), KernelLimits.of(case.workload, case.cluster)
     for t in case.workload.tables:
-        rule = case.constraints.rule_for(t.name)
+        rule = RulesByTable(case.constraints.rules).merged(t.name)
         types = set(rule.sharding_types or TYPE_NAMES) if rule else set(TYPE_NAMES)
         kinds = [k for k in SHARDING_TYPES if k.name in types & set(case.space.types)]
         for kind in kinds:

@@ -22,6 +22,7 @@ from recsmith.planning import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, bytes_beneath
+from recsmith.problems.constraints import RulesByTable
 from recsmith.problems.shared_caches import PREFETCHING
 from recsmith.sharding import (
     CACHED_KERNELS,
@@ -548,7 +549,7 @@ def check_plan(case: Case, plan: Plan) -> None:
 
 def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, str, Cache | None, int]]:
     """(type, kernel, cache, least width) that a table may have; relaxed: even where no legal split is left."""
-    rule, limits = case.constraints.rule_for(t.name), KernelLimits.of(case.workload, case.cluster)
+    rule, limits = RulesByTable(case.constraints.rules).merged(t.name), KernelLimits.of(case.workload, case.cluster)
     for kind in SHARDING_TYPES:
         if kind.name not in case.space.types or kind.refusal(t, case.cluster):
             continue
