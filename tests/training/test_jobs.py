@@ -66,6 +66,12 @@ def a_run(output: Path, **words: Any) -> Run:
     return Run(**{**values, **words})
 
 
+def steps_of(folder: Path, event: str) -> list[int]:
+    """Steps of the lines of an event, in their order."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if line["event"] == event]
+
+
 def losses(folder: Path) -> list[float]:
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     return [line["logloss"] for line in lines if line["event"] == "train"]
@@ -96,6 +102,8 @@ def test_a_job_that_is_complete_is_found_so(trained: tuple[Run, dict[str, Any]],
     weights = "model/weights.safetensors"
     assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
     assert said[-1] == f"nothing was left to train after step {STEPS}; the model is in '{again / 'model'}'"
+    assert steps_of(again, "start") == [0, STEPS]
+    assert steps_of(again, "test") == [STEPS]  # not again
 
 
 def test_a_folder_has_one_job_at_a_time(tmp_path: Path):
@@ -132,6 +140,7 @@ def test_ids_that_cross_ranks_ahead_of_their_batch_change_no_bit(trained: tuple[
     ahead = from_step(run, EVERY, tmp_path / "ahead")
     made = train(run, settings=(f"output={ahead}", "pipeline=sparse_dist", "metrics.evaluate_every=3"))
     assert made["test"] == result["test"]
+    assert steps_of(ahead, "test") == [6, 9, STEPS]  # the last step is scored once
     assert made["sent_bytes"] == pytest.approx(result["sent_bytes"], rel=0.05)  # batches have more or fewer ids
     assert (ahead / "model/weights.safetensors").read_bytes() == Path(
         run.output, "model/weights.safetensors"

@@ -71,6 +71,10 @@ class TrainedModels:
         """Another plan to go on under from the state as it is; None where none is better, and why."""
         raise NotImplementedError  # rank.py has it: the loop imports nothing that plans
 
+    def refreshed(self) -> None:
+        """Parts of the job were made anew: scores on data.test are of before."""
+        self.job.progress.tested = None
+
     def poll(self) -> None:
         """Look, after each step, whether a checkpoint that is written beside steps has ended."""
         self.job.checkpoints.poll()
@@ -246,6 +250,7 @@ def _done(
         elif what == "refresh":
             with STEPS.standing():
                 done = watchers.refresh(step, job.sharded.rows)
+            models.refreshed()
         elif what == "evaluate":
             done = "evaluated" if job.run.data.test is not None else "the run names no data.test"
         else:

@@ -185,6 +185,14 @@ def test_training_stops_well_where_a_watcher_asks_for_it(tmp_path: Path, monkeyp
     assert [each["done"] for each in events(tmp_path / "out", "watcher")] == ["training ends"]
 
 
+def test_what_is_refreshed_after_an_evaluation_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    for wishes, scored in ({"1": "evaluate"}, [16]), ({"1": "evaluate", "2": "refresh"}, [16, 16]):
+        watcher = {"name": f"{HERE}:Asks", "wishes": wishes, "rank": 0}
+        train(a_run(tmp_path / f"{len(wishes)}", watcher, checkpoint=None, ranks=1, steps=16))
+        assert [each["step"] for each in events(tmp_path / f"{len(wishes)}", "test")] == scored
+
+
 def test_what_cannot_be_done_is_said_and_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     wishes = {"1": "save", "2": "roll_back", "3": "evaluate", "4": "replan"}

@@ -11,7 +11,7 @@ from recsmith.jobs.log_lines import BROUGHT
 from recsmith.scoring.scores import Scores
 from recsmith.training.job.card import MODEL
 from recsmith.training.job.export import export
-from recsmith.training.job.job import TrainingJob, evaluate_now, over_ranks, save
+from recsmith.training.job.job import TrainingJob, evaluate_now, over_ranks, save, write_once
 from recsmith.training.job.links import step_line
 from recsmith.training.seams.registry import systems
 from recsmith.training.sources import data_digest
@@ -46,7 +46,7 @@ def _finished(job: TrainingJob, *, ended: bool, test: Scores | None) -> Raw:
         log.say({"note": f"asked to end: {_kept_line(job, failed=problem is not None)}"})
         return result
     if run.data.test is not None:
-        result["test"] = encode(evaluate_now(job, test))
+        result["test"] = encode(progress.test_now or evaluate_now(job, test))
     folder = job.output / MODEL
     export_model(job, folder, result.get("test"))
     if problem := job.checkpoints.publish_model(folder):
@@ -75,7 +75,7 @@ def brought(job: TrainingJob) -> dict[str, str]:
         progress, cluster = job.progress, job.plan.cluster
         step = step_line(progress.step_s, progress.told_s, cluster, dist.get_world_size())
         said = {**({"step": step} if step else {}), **said}
-        job.log.write(BROUGHT, {"step": job.progress.step, "said": said})
+        write_once(job, BROUGHT, {"step": job.progress.step, "said": said})
     return said
 
 

@@ -47,6 +47,12 @@ class Progress:
     told_s: float | None = None  # of a step, as it was predicted: on rank 0
     own_s: tuple[float, ...] = ()  # of the usual step, by rank, without what waits for others; once training is over
     step_s: float | None = None  # of the usual step of this rank, once training is over and had enough of them
+    tested: tuple[int, Scores] | None = None  # after which step data.test was scored last, and how
+
+    @property
+    def test_now(self) -> Scores | None:
+        """Scores on data.test of the model as it is; None where nobody has scored it since it changed."""
+        return self.tested[1] if self.tested is not None and self.tested[0] == self.step else None
 
 
 @dataclass(frozen=True)
@@ -167,12 +173,21 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None, among: A
 
 def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
     """Scores on data.test. scores: these, where they are known."""
+    progress = job.progress
     if scores is None:
         dataset = open_data(job.run.data.test, "data.test")
         scores = score(job.sharded, dataset, job.features, job.batch_size, job.run)
-    job.log.write("test", {"step": job.progress.step, **encode(scores)})
-    job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
+    write_once(job, "test", {"step": progress.step, **encode(scores)})
+    job.log.say({"note": f"test, step {progress.step:,}: {scores_text(scores)}"})
+    progress.tested = progress.step, scores
     return scores
+
+
+def write_once(job: TrainingJob, event: str, values: Raw) -> None:
+    """A line of log.jsonl on the step that a job is at, in place of one that was written before this job began."""
+    if job.progress.step == job.progress.begun:
+        job.log.forget(lambda line: (line.get("event"), line.get("step")) == (event, values["step"]))
+    job.log.write(event, values)
 
 
 def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:

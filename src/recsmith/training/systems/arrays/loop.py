@@ -26,7 +26,7 @@ from recsmith.training.job.agreement import Agreement, Diverged, Ending, Wish
 from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.evaluating import score_each, scored_labels
 from recsmith.training.job.finishing import finish
-from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, log_progress, save
+from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, log_progress, save, write_once
 from recsmith.training.job.log import RunLog, StepTimes, tell_note
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0
@@ -165,13 +165,19 @@ class ArrayModels(TrainedModels):
             self.save()
         return plan_anew(self.job, wish)
 
+    def refreshed(self) -> None:
+        """Scores of members are of before."""
+        for member in self.members.values():
+            member.progress.tested = None
+
     def poll(self) -> None:
         """Nothing: no checkpoint of an array is written beside steps."""
 
     def finish(self, *, ended: bool) -> Raw:
         """Last checkpoints, scores and exported models of all members that have not ended."""
         run, progress = self.job.run, self.job.progress
-        test = self._scores() if run.data.test is not None and not ended else {}
+        asked = run.data.test is not None and any(each.progress.test_now is None for each in self.alive.values())
+        test = self._scores() if asked and not ended else {}
         results: dict[str, Raw] = {
             name: {"step": each.step, "complete": False, "ended": each.because} for name, each in self.ended.items()
         }
@@ -181,7 +187,7 @@ class ArrayModels(TrainedModels):
             member.progress.sent_bytes = progress.sent_bytes
             results[name] = finish(member, ended=ended, test=test.get(name))
         brought = self._brought()
-        self.job.log.write(BROUGHT, {"step": progress.step, "said": brought})
+        write_once(self.job, BROUGHT, {"step": progress.step, "said": brought})
         return {**_of_all({name: results[name] for name in members_of(run)}, complete=True), "brought": brought}
 
     def _brought(self) -> dict[str, str]:

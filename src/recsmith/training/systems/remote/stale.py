@@ -68,6 +68,7 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         job.log.say({"note": lags_line(told, own)})
         job.progress.step, job.progress.saved = chief["step"], chief["saved"]
         copy_dense(job.sharded, client.begin()[3])
+        job.progress.tested = None  # by rows that others have changed since
         if ended:  # what is said of checkpoints, which servers have written
             job = replace(job, run=replace(job.run, checkpoint=run.checkpoint))
         return {**finish(job, ended=ended), "remote": told}
