@@ -32,7 +32,6 @@ import torch
 import torch.distributed as dist
 
 from recsmith import sample_workload
-from recsmith._components import parsed
 from recsmith.clusters import load_cluster
 from recsmith.embeddings.workloads import compress_to
 from recsmith.errors import UsageError
@@ -131,7 +130,7 @@ def trained(run: Run) -> Any:
         torch.optim.Adam(dense, lr=run.optimizers.dense.learning_rate),
     ])  # fmt: skip
     job: Any = SimpleNamespace(model=Called(task), optimizer=optimizer, device=torch.device("cpu"))
-    name, settings = parsed(run.pipeline, "pipeline")
+    name, settings = run.step_named
     step: Callable[[Any], object] = SearchStep(job, **settings) if name == "search" else plain_step(job)
     batches = training_batches(source, run.data.batch_sizes(1), features_of(task), rank=0, ranks=1)
     while True:

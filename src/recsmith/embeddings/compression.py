@@ -9,7 +9,6 @@ registered here by name; one of yours is named by its place, and examples/tables
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
@@ -19,6 +18,7 @@ from recsmith.embeddings.id_by_id import IdById
 from recsmith.embeddings.id_maps import IdMap, load_maps
 from recsmith.embeddings.transforms import EmbeddingTransform
 from recsmith.errors import UsageError, check_rules
+from recsmith.workloads.patterns import fits
 
 METHOD = "compression method"
 register(METHOD, "hash", "recsmith.embeddings.hashing:Hash")
@@ -149,7 +149,7 @@ class CompressionRule:
 
     def fits(self, table: LogicalTable) -> bool:
         """Whether the rule is for a table."""
-        return fnmatchcase(table.name, self.tables) and table.num_embeddings > self.above_rows
+        return fits(self.tables, table.name) and table.num_embeddings > self.above_rows
 
 
 def method_of(name: str) -> type[StorageMethod]:

@@ -1,7 +1,6 @@
 """Constraints as files and plans hold them, and pins to what a plan says."""
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from recsmith.files.parsing import exact_line
 from recsmith.plans import Plan, load_plan
 from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Together
 from recsmith.problems.space import Pin, Space, TableRule
+from recsmith.workloads.patterns import fits
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
 SPACE_FIELDS = ("types", "widths", "kernels", "cache_factors", "cache_policy")
@@ -128,7 +128,7 @@ def pins_of(
     old = load_plan(plan)
     names = [placement.table for placement in old.placements]
     for pattern in (*tables, *but):
-        if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
+        if not any(fits(pattern, name) for name in names):
             raise UsageError(f"pattern '{pattern}' matches no table of the plan that tables are pinned to")
     return tuple(
         TableRule(tables=placement.table, pin=Pin.of(placement), optional=True)
@@ -138,7 +138,7 @@ def pins_of(
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fits(pattern, name) for pattern in patterns)
 
 
 def line_of(constraints: Constraints, part: Part) -> int | None:

@@ -10,11 +10,11 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from recsmith._types import noun
-from recsmith.errors import UsageError, check_rules
-from recsmith.files import did_you_mean
+from recsmith.errors import check_rules
 from recsmith.problems.dense_bytes import Stashing
 from recsmith.problems.space import PLACES, NoChoiceLeft, TableRule, wrong_count
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
+from recsmith.workloads.patterns import check_fit
 
 Part = tuple[Literal["rules", "together", "apart", "per_rank"], int]  # a constraint: its list, and its place there
 LISTS = ("rules", "together", "apart", "per_rank")
@@ -120,8 +120,8 @@ class Constraints:
         """Refuse names and patterns that match no table: they are misspelt."""
         names = set(tables)
         for what, pattern in self._patterns():
-            if pattern not in names and not any(fnmatchcase(name, pattern) for name in tables):
-                raise UsageError(f"{what} '{pattern}' matches no table{did_you_mean(pattern, tables)}")
+            if pattern not in names:
+                check_fit(what, (pattern,), tables)
 
     def _patterns(self) -> Iterator[tuple[str, str]]:
         for name, _ in dict.fromkeys((name, 0) for name, _ in self.parts):

@@ -4,7 +4,6 @@ Spaces as Krishna et al. (arXiv 2110.14812) have them: embedding dimension, embe
 """
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from recsmith._types import noun
@@ -12,6 +11,7 @@ from recsmith.embeddings.truncated import rows_left, wrong_width
 from recsmith.errors import UsageError, check_rules
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
+from recsmith.workloads.patterns import fits
 
 Unit = Literal["step", "bytes"]
 Picks = tuple[int, ...]  # of each part of a space, tables first: the number of its choice
@@ -155,7 +155,7 @@ def make_space(
     Raises:
         UsageError: nothing is left to choose, or there are no layers to choose.
     """
-    chosen = [table for table in workload.tables if fnmatchcase(table.name, options.tables)]
+    chosen = [table for table in workload.tables if fits(options.tables, table.name)]
     kinds = {table.pooled: table.name for table in reversed(chosen)}
     check_rules(
         None

@@ -523,5 +523,5 @@ def test_a_setting_of_the_command_line_is_named_and_has_no_line(tmp_path: Path) 
     ],
 )
 def test_rules_that_fit_no_table_are_refused(words: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"{said}: no table is called 'aa'; did you mean 'a'"):
+    with pytest.raises(UsageError, match=f"{said} 'aa' matches no table; did you mean 'a'"):
         told(a_run(tmp_path, words))

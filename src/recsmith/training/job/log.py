@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recsmith._components import parsed
 from recsmith.errors import printable
 from recsmith.files import Raw, json_lines, replace_file
 from recsmith.jobs.log import LOG_FILE, Board, write_message
@@ -244,7 +243,7 @@ def _groups(plan: Plan) -> str:
 
 def _learners(run: Run) -> str:
     """What trains tables, and what trains the rest."""
-    step = parsed(run.pipeline, "pipeline")[0]
+    step = run.step_named[0]
     dense = step if trains_layers(run) else run.optimizers.dense.name
     rest = any(system.tables_rest(run) for system in systems())
     tables = "tables rest" if rest else f"{' and '.join(run.optimizers.sparse.names)} for tables"

@@ -5,7 +5,6 @@ B samples, D dense columns, L labels
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from recsmith.training.job.losses import Loss, Outcome, SoftmaxLoss, TaskLosses
 from recsmith.training.models import MODEL, PooledSettings, check_tables, model_settings
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.refusals import check_together, model_parts
-from recsmith.training.run.tables import check_fit, name_refused, tables_of
+from recsmith.training.run.tables import name_refused, tables_of
 from recsmith.training.seams import TABLES
 from recsmith.training.seams.capabilities import Part
 from recsmith.training.seams.registry import first_of, systems
@@ -31,6 +30,7 @@ from recsmith.training.seams.system import SystemTold
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import configs_of, features_of, outputs_of
+from recsmith.workloads.patterns import check_fit, fits
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -75,7 +75,7 @@ def build_task(
     torch.manual_seed(seed)
     loss = SoftmaxLoss() if model.loss == "softmax" else _loss_of(model, schema)
     tables, device = tables_of(model, schema), torch.device(tables_on)
-    check_fit("model.initial", model.initial, [table.name for table in tables])
+    check_fit("model.initial", [each.tables for each in model.initial], [table.name for table in tables])
     weighted = any(feature.weighted for feature in schema.features)
     check_together([*model_parts(model, tables=tables, weighted=weighted), *parts])
     pooled = [table for table in tables if table.pooling != "none"]
@@ -125,7 +125,8 @@ def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
     task = build_task(run.model, source.schema, run.seed, module=module, parts=parts)
     for system in systems():
         system.check_model(run, task.model)
-    check_fit("optimizers.sparse.tables", run.optimizers.sparse.tables, [each.name for each in configs_of(task)])
+    own = [each.tables for each in run.optimizers.sparse.tables]
+    check_fit("optimizers.sparse.tables", own, [each.name for each in configs_of(task)])
     return Unsharded(run, source, task, features_of(task), tuple(told))
 
 
@@ -219,7 +220,7 @@ def _config_fields(table: RunTable, model: RunModel) -> dict[str, Any]:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
     if any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):
         raise UsageError(name_refused(table))
-    reach = next((each.reach for each in model.initial if fnmatchcase(table.name, each.tables)), None)
+    reach = next((each.reach for each in model.initial if fits(each.tables, table.name)), None)
     start = {} if reach is None else {"weight_init_min": -reach, "weight_init_max": reach}
     return {
         **start, "name": table.name, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim or 0,

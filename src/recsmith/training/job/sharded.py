@@ -21,7 +21,6 @@ from torchrec.distributed.types import CacheParams, ShardedModule, ShardingPlan
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
-from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
 from recsmith.adapters.workload import read_workload
@@ -169,7 +168,7 @@ def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:
 
 def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:
     """What TorchRec must know of tables with caches on a GPU where the rows of coming batches are fetched."""
-    if parsed(run.pipeline, "pipeline")[0] != AHEAD:
+    if run.step_named[0] != AHEAD:
         return {}
     cached = [each.table for each in plan.placements if each.compute_kernel == UVM_CACHING.name]
     return {name: ParameterConstraints(cache_params=CacheParams(prefetch_pipeline=True)) for name in cached}

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recsmith._components import parsed
 from recsmith.adapters.installed import require_torchrec
 from recsmith.costs.fetches import disk_fetches
 from recsmith.files import Raw, Source, encode
@@ -154,7 +153,7 @@ def _from_disk(made: Run, plan: Plan) -> list[str]:
     if found is None:
         return []
     taken = f"rows come from disk for {format_time(found.longest_s)} of it"
-    if made.pipeline != "auto" and parsed(made.pipeline, "pipeline")[0] == AHEAD:
+    if made.step_named[0] == AHEAD:
         return [f"{taken}, beside the step before (pipeline {AHEAD}): {format_time(found.ahead_s)} in place of it"]
     return [f"{taken}; pipeline: {AHEAD} would fetch them beside the step before: {format_time(found.ahead_s)}"]
 
@@ -174,7 +173,7 @@ def told_of(run: Run, facts: RunFacts, decided: Sequence[SystemTold]) -> list[Sy
 
 def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """(key, line) of rows, messages, products and pipelines that are not those of a plain run."""
-    rows, pipeline = parsed(run.rows, "rows")[0], parsed(run.pipeline, "pipeline")[0]
+    rows, pipeline = run.rows_named[0], run.step_named[0]
     if ":" in rows:
         yield "rows", f"rows: {rows}: a store of yours, whose memory and time are not predicted"
     if (kind := run.model.precision) != "fp32":

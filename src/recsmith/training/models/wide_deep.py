@@ -5,7 +5,6 @@ A feature may be looked up in a table of either kind, or in both: then its vecto
 B samples, L labels
 """
 
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from recsmith.errors import UsageError
 from recsmith.training.models.experts import tower
 from recsmith.training.models.pooled_settings import WideDeepSettings
 from recsmith.training.tables.plain import Output, outputs_of
+from recsmith.workloads.patterns import fits
 
 
 class WideDeep(nn.Module):
@@ -37,7 +37,7 @@ class WideDeepBody(nn.Module):
 
     def __init__(self, settings: WideDeepSettings, outputs: list[Output], dense: int, labels: int) -> None:
         super().__init__()
-        wide = [each for each in outputs if any(fnmatchcase(each.config.name, like) for like in settings.wide)]
+        wide = [each for each in outputs if any(fits(like, each.config.name) for like in settings.wide)]
         deep = [each for each in outputs if each not in wide]
         for kind, found in (("weights", wide), ("vectors", deep)):
             if not found:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules, outside
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
+from recsmith.workloads.patterns import fits
 
 Stage = dict[str, Any]
 NUMBERS = ("eps", "weight_decay", "beta1", "beta2")  # of an optimizer of tables
@@ -79,7 +79,7 @@ class SparseOptimizer:
 
     def of(self, table: str | None) -> "SparseOptimizer":
         """The optimizer of a table: without rules, and its learning rate before its schedule."""
-        fit = (each for each in self.tables if table is not None and fnmatchcase(table, each.tables))
+        fit = (each for each in self.tables if table is not None and fits(each.tables, table))
         return self._under(next(fit, None))
 
     @property

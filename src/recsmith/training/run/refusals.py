@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Any, cast
 
-from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training.models import POOLED_MODELS
@@ -49,7 +48,7 @@ def loss_parts(model: RunModel) -> list[Part]:
 def data_parts(run: Run) -> list[Part]:
     """The parts of a run's data, and of what reads them."""
     own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
-    step = "auto" if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")[0]
+    step = run.step_named[0]
     found: list[tuple[bool, Part]] = [
         (own, core.OWN_SOURCE),
         (run.data.feed is not None, core.FEED),
@@ -66,7 +65,7 @@ def data_parts(run: Run) -> list[Part]:
 
 def step_parts(run: Run) -> list[Part]:
     """What a run says of the batches of its steps, and of rates in them."""
-    accumulated = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "accumulated"
+    accumulated = run.step_named[0] == "accumulated"
     found: list[tuple[bool, Part]] = [
         (accumulated, core.ACCUMULATED),
         (bool(run.data.batch_changes), core.CHANGES),

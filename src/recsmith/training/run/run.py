@@ -48,6 +48,7 @@ from recsmith.workloads.workload import IndexDedup
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
+ACCUMULATED = 4  # batches of a step of pipeline accumulated, where the run says none
 MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can refuse it
 MOST_UNITS = 2**20  # of a layer, and columns of a table
 MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
@@ -280,6 +281,22 @@ class Run(RunKeys):
     def order_seed(self) -> int:
         """From which the order of samples follows."""
         return self.seed if self.data.seed is None else self.data.seed
+
+    @property
+    def step_named(self) -> tuple[str, dict[str, Any]]:
+        """(name, settings) of what makes a step: its `pipeline`."""
+        return parsed(self.pipeline, "pipeline")
+
+    @property
+    def batches_in_turn(self) -> int:
+        """Batches that a step takes one after the other, where that is known before."""
+        name, settings = self.step_named
+        return settings.get("batches", ACCUMULATED) if name == "accumulated" else 1
+
+    @property
+    def rows_named(self) -> tuple[str, dict[str, Any]]:
+        """(name, settings) of the store of rows."""
+        return parsed(self.rows, "rows")
 
     @property
     def watched(self) -> tuple[Component, ...]:

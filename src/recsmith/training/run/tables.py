@@ -4,8 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from typing import Any
 
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
@@ -20,14 +18,6 @@ from recsmith.training.models import (
 )
 from recsmith.training.run import RunModel, RunTable
 from recsmith.training.seams import systems
-
-
-def check_fit(key: str, rules: Sequence[Any], names: list[str]) -> None:
-    """UsageError of the first rule of a run, by its `tables`, that fits none of the tables; nothing without names."""
-    for rule in rules if names else ():
-        if not any(fnmatchcase(name, rule.tables) for name in names):
-            near = did_you_mean(rule.tables, names)
-            raise UsageError(f"{key}: no table is called '{rule.tables}'{near}")
 
 
 def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from recsmith._components import make, name_of, parsed
+from recsmith._components import make, name_of
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.columns.rows import check_vocabularies
@@ -30,7 +30,6 @@ from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 
 LOOKED_AT = 2**16  # samples, at most, of the step whose lengths are looked at
-ACCUMULATED = 4  # batches of a step of pipeline accumulated, where the run says none
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
 
 
@@ -110,13 +109,7 @@ def total_steps(run: Run, source: BatchSource, ranks: int, step: int = 0, state:
         step, batches = 0, source.steps(sizes, ranks)
     else:
         batches = source.steps(sizes, ranks, step, state)
-    return None if batches is None else step + -(-(batches - step) // batches_of_a_step(run))
-
-
-def batches_of_a_step(run: Run) -> int:
-    """Batches that a step of a run takes, where that is known before."""
-    name, settings = ("auto", {}) if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")
-    return settings.get("batches", ACCUMULATED) if name == "accumulated" else 1
+    return None if batches is None else step + -(-(batches - step) // run.batches_in_turn)
 
 
 def check_state(source: BatchSource, state: State | None, ranks: int, size: int) -> None:

@@ -15,6 +15,7 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBat
 from recsmith.errors import UsageError, check_rules, outside
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.run.run import ACCUMULATED
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.stores.kernels import kernels_in
 
@@ -31,7 +32,7 @@ class AccumulatedStep(UnpipelinedStep):
         UsageError: batches are out of range, or tables have an optimizer that counts its steps.
     """
 
-    def __init__(self, job: ShardedJob, *, batches: int = 4) -> None:
+    def __init__(self, job: ShardedJob, *, batches: int = ACCUMULATED) -> None:
         self.check_settings(batches=batches)
         self.job, self.batches = job, batches
         tables = kernels_in(job.model, SplitTableBatchedEmbeddingBagsCodegen)
@@ -43,7 +44,7 @@ class AccumulatedStep(UnpipelinedStep):
             )
 
     @classmethod
-    def check_settings(cls, *, batches: int = 4) -> None:
+    def check_settings(cls, *, batches: int = ACCUMULATED) -> None:
         """UsageError for numbers of batches that make no sense."""
         check_rules(outside("pipeline.batches", batches, 1, MOST))
 

@@ -228,7 +228,7 @@ def test_rows_on_disk_train_the_same_bits(tmp_path: Path) -> None:
         ),
         ({"admit": 2}, "and the run says admit 2, evict lru"),
         ({"rows": 60}, "'a' has 60 rows in the run, fewer than the 128 of the checkpoint"),
-        ({"tables": "x"}, "no table is called 'x'; name one of a, b, c"),
+        ({"tables": "x"}, "model.dynamic 'x' matches no table; known: a, b, c"),
     ],
 )
 def test_a_checkpoint_of_another_rule_is_refused(

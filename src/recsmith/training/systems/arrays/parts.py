@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from recsmith._components import parsed
 from recsmith.training.run import Run
 from recsmith.training.run.parts import BF16_PRODUCTS, Messages, OwnStep, checkpoint_parts, not_as_plain
 from recsmith.training.run.refusals import data_parts, model_parts, trained_by
@@ -43,7 +42,7 @@ class TrainedTogether:
 
 def array_parts(run: Run) -> list[Part]:
     """The parts of a run that trains several models in one job."""
-    step = parsed(run.pipeline, "pipeline")[0]
+    step = run.step_named[0]
     found = [
         TrainedTogether(), *data_parts(run), *model_parts(run.model, tables=run.model.tables),
         *trained_by(run, undecided=True),

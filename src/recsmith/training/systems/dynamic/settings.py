@@ -1,12 +1,12 @@
 """Tables of raw ids, as a run names them; without torch."""
 
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.workloads.dynamic import Dynamic, Eviction
+from recsmith.workloads.patterns import check_fit, fits
 
 LEAST_ROWS = 2  # that of unknown ids, and one more
 KEY = "model.dynamic"
@@ -51,7 +51,7 @@ class DynamicRule:
 
 def rule_of(model: Any, table: str) -> DynamicRule | None:
     """The rule by which a table of a model has raw ids; None where it has rows."""
-    return next((each for each in model.dynamic if fnmatchcase(table, each.tables)), None)
+    return next((each for each in model.dynamic if fits(each.tables, table)), None)
 
 
 def dynamic_tables(model: Any, tables: Iterable[str]) -> dict[str, DynamicRule]:
@@ -73,11 +73,7 @@ def sizes(model: Any, of_data: Mapping[str, int | None]) -> dict[str, int | None
     rules = dynamic_tables(model, named or of_data)
     if named:
         check_own_features(rules, {name: table.features or (name,) for name, table in named.items()})
-    for rule in model.dynamic:
-        if rule not in rules.values() and not any(fnmatchcase(name, rule.tables) for name in named or of_data):
-            raise UsageError(
-                f"{KEY}: no table is called '{rule.tables}'; name one of {', '.join(sorted(named or of_data))}"
-            )
+    check_fit(KEY, [each.tables for each in model.dynamic], list(named or of_data))
     for name, rule in rules.items():
         table = named.get(name)
         if table is None:

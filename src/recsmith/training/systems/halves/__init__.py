@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from recsmith._compiled import compiled
-from recsmith._components import parsed, register
+from recsmith._components import register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import OPTIMIZER_S, lookups_s
@@ -107,7 +107,7 @@ def lookups_factor() -> float:
 
 
 def _rows(run: Any) -> bool:
-    return parsed(run.rows, "rows")[0] == "split"
+    return run.rows_named[0] == "split"
 
 
 def _layers(run: Any) -> bool:

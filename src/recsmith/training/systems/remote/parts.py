@@ -110,7 +110,7 @@ def remote_parts(run: Run, device: str = "cpu") -> list[Part]:
     """The parts of a run whose tables are on servers, on a kind of device; none of another one."""
     if run.remote is None:
         return []
-    step = parsed(run.pipeline, "pipeline")[0]
+    step = run.step_named[0]
     narrow = sorted((each.data_type, each.name) for each in run.model.tables if each.data_type != "fp32")
     return [
         TablesOnServers(), *data_parts(run), *model_parts(run.model, tables=run.model.tables), *trained_by(run),

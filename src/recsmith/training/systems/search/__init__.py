@@ -32,9 +32,9 @@ class SearchSystem(System):
     def check(self, run: Any, *, launched: bool) -> None:
         """Refuse the step where no table has choices, or where the loss is another one than its own."""
         tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
-        if parsed(run.pipeline, "pipeline")[0] == "search" and tables != "searched":
+        if run.step_named[0] == "search" and tables != "searched":
             raise UsageError(NO_CHOICES)
-        if parsed(run.pipeline, "pipeline")[0] == "search" and run.model.tasks:
+        if run.step_named[0] == "search" and run.model.tasks:
             raise UsageError(OWN_LOSS.format(key="model.tasks"))
 
     def table_module(self, model: Any, tables: Sequence[Any]) -> Any:

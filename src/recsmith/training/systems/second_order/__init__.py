@@ -7,7 +7,7 @@ docs/optimizers.md and docs/daily.md. progressive_lbfgs.py and dance.py are the 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from recsmith._components import parsed, register
+from recsmith._components import register
 from recsmith.plans import Plan
 from recsmith.training.seams.system import STEP, RunFacts, System, SystemTold
 from recsmith.training.systems.second_order.settings import Refitted
@@ -135,7 +135,7 @@ def _resting(run: Any) -> str:
 
 
 def _named(run: Any) -> tuple[str, dict[str, Any]]:
-    return parsed(run.pipeline, "pipeline")
+    return run.step_named
 
 
 SYSTEM = SecondOrder()

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from recsmith._components import parsed
 from recsmith._types import record
 from recsmith.training.seams.system import RunFacts
 from recsmith.training.systems.second_order.cost import passes_step, settings_of, step_work
@@ -49,7 +48,7 @@ def whole_line(run: Any, told: RunFacts) -> str:
     found = whole_runs(run, told.batches, told.ranks)
     if not found:
         return ""
-    name, epochs = parsed(run.pipeline, "pipeline")[0], run.data.epochs
+    name, epochs = run.step_named[0], run.data.epochs
     made = f"{counted(epochs, 'epoch')} {'makes' if epochs == 1 else 'make'}"
     whose = "the run has" if run.steps is not None else made
     largest = max(each.kept for stages in found for each in stages) * run.data.local_batch_size(told.ranks) * told.ranks

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recsmith._components import NAME, parsed, register
+from recsmith._components import NAME, register
 from recsmith.plans import Plan
 from recsmith.training.seams.system import ROWS, OpenRun, RunFacts, System, SystemTold
 
@@ -32,7 +32,7 @@ class Stashed(System):
             return made
         from recsmith.training.systems.stash.bytes import check_named, copies_s, fits_without
 
-        _, settings = parsed(made.run.rows, "rows")
+        _, settings = made.run.rows_named
         planned = [each.table for each in made.plan.placements if each.stash]
         if planned:
             settings = {"tables": planned, **settings}
@@ -50,7 +50,7 @@ class Stashed(System):
 
     def kept_plan(self, run: Any, plan: Plan) -> Plan:
         """Tables that rest say so, where that is decided."""
-        if not is_stashed(run) or parsed(run.rows, "rows")[1].get("when") == "auto":
+        if not is_stashed(run) or run.rows_named[1].get("when") == "auto":
             return plan
         from recsmith.training.systems.stash.bytes import resting_plan
 
@@ -105,7 +105,7 @@ class Stashed(System):
 
 def is_stashed(run: Any) -> bool:
     """Whether tables of a run rest."""
-    return parsed(run.rows, "rows")[0] == "stashed"
+    return run.rows_named[0] == "stashed"
 
 
 SYSTEM = Stashed()

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from recsmith._components import parsed
 from recsmith._process import memory_limit
 from recsmith._types import Ints
 from recsmith.errors import UsageError
@@ -48,7 +47,7 @@ def check_named(named: Any, tables: Sequence[str]) -> None:
 
 def resting_plan(run: Any, plan: Plan) -> Plan:
     """The plan with the tables that rest, as the run says; those that cannot rest never do."""
-    _, settings = parsed(run.rows, "rows")
+    _, settings = run.rows_named
     tables, what = settings.get("tables"), settings.get("what", "weights")
 
     def rests(placed: Placement) -> bool:
@@ -80,7 +79,7 @@ def stashed_line(run: Any, plan: Plan, told: RunFacts) -> str:
     copies = copies_s(run, plan)
     time = "" if told.step is None else (
         f"; copies take {format_time(copies)}, {copies / told.step.step_s:.0%} of a step")  # fmt: skip
-    folder: Any = parsed(run.rows, "rows")[1].get("folder")
+    folder: Any = run.rows_named[1].get("folder")
     spare = room_left(told.memory, plan)
     needless = "" if spare is None else f"; it does not pay here, for all fits without: {spare}"
     return (

@@ -14,6 +14,7 @@ from recsmith.embeddings import CompressionRule
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams.capabilities import Capabilities, PlainPart
 from recsmith.training.seams.system import TABLES, RunFacts, System, SystemTold
+from recsmith.workloads.patterns import check_fit
 
 register(TABLES, "stored", "recsmith.training.systems.stored.tables:StoredTables")
 
@@ -52,12 +53,11 @@ class StoredSmaller(System):
 
     def check_model(self, run: Any, model: Any) -> None:
         """Refuse a rule that fits no table: it is misspelt."""
-        from recsmith.training.run.tables import check_fit
         from recsmith.training.tables.plain import table_modules
 
         if run.model.compression:
             names = [name for tables in table_modules(model) for name in tables.names()]
-            check_fit(self.key, run.model.compression, names)
+            check_fit(self.key, [each.tables for each in run.model.compression], names)
 
     def keep_files(self, model: Any, folder: Any) -> Any:
         """Maps of ids to rows."""

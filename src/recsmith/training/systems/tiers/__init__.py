@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recsmith._components import NAME, parsed, register
+from recsmith._components import NAME, register
 from recsmith.analyses.advice import Switch
 from recsmith.files import Raw
 from recsmith.plans import Plan
@@ -32,7 +32,7 @@ class Tiers(System):
         """All tables, or those that the plan says."""
         from recsmith.training.systems.tiers.parts import TablesInFile
 
-        return (TablesInFile("cache" in parsed(run.rows, "rows")[1]),) if is_tiered(run) else ()
+        return (TablesInFile("cache" in run.rows_named[1]),) if is_tiered(run) else ()
 
     def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
         """Tables that a plan keeps on disk."""
@@ -81,7 +81,7 @@ class Tiers(System):
         from recsmith.training.sources import total_steps
         from recsmith.training.systems.tiers.shares import unfinished_profile
 
-        static = is_tiered(run) and parsed(run.rows, "rows")[1].get("policy") == "static"
+        static = is_tiered(run) and run.rows_named[1].get("policy") == "static"
         steps = total_steps(run, source, ranks) if static else None
         said = unfinished_profile(run, steps and steps * batches_of_a_step(run))
         return () if said is None else (said,)
@@ -105,7 +105,7 @@ class Tiers(System):
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """By the run's own plan, which says which tables are on disk, where the run does not."""
-        by_plan = is_tiered(run) and "cache" not in parsed(run.rows, "rows")[1]
+        by_plan = is_tiered(run) and "cache" not in run.rows_named[1]
         return replace(run, plan=str(folder / "plan.json")) if by_plan else run
 
     def attached(self, run: Any, model: Any) -> Any:
@@ -166,7 +166,7 @@ def _batches(run: Any, told: RunFacts) -> int | None:
 
 def is_tiered(run: Any) -> bool:
     """Whether a run keeps rows so."""
-    return parsed(run.rows, "rows")[0] == "tiered"
+    return run.rows_named[0] == "tiered"
 
 
 SYSTEM = Tiers()

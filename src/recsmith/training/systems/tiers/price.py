@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from recsmith._components import parsed
 from recsmith.costs.fetches import disk_fetches
 from recsmith.plans import Plan
 from recsmith.training.job.run_step import RankMemory
@@ -46,7 +45,7 @@ def rows_s(run: Run, plan: Plan, step_s: float = 0.0) -> float:
 
 def priced_s(run: Run, plan: Plan) -> float:
     """Seconds of the disk that the plan's cost has in it already: of tables that the plan itself keeps there."""
-    if "cache" in parsed(run.rows, "rows")[1] or plan.cluster.disk is None:
+    if "cache" in run.rows_named[1] or plan.cluster.disk is None:
         return 0.0
     found = disk_fetches(plan)
     return 0.0 if found is None else min(found.longest_s, plan.cost.step_s)
@@ -57,7 +56,7 @@ def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory], batches: int 
 
     plan: as `planned_as_run` makes it. batches: of the whole run, where they are known.
     """
-    folder: Any = parsed(run.rows, "rows")[1].get("folder", "")
+    folder: Any = run.rows_named[1].get("folder", "")
     cached, hits, least = cached_tables(run, plan), predicted_hits(run, plan), least_slots(run, plan)
     whole = sum(each.share >= 1 for each in cached)
     raised = sum(each.share * each.table.num_embeddings <= least[each.table.name] for each in cached) - whole
@@ -82,4 +81,4 @@ def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory], batches: int 
 
 def _waits_ahead(run: Run) -> bool:
     """Whether rows of the next batch come while this one trains."""
-    return run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == AHEAD
+    return run.step_named[0] == AHEAD

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-from recsmith._components import parsed
 from recsmith.errors import check_rules
 from recsmith.plans import Cache, Placement, Plan
 from recsmith.problems.cached_lookups import BATCHES, PROFILE, CachedTable, cached_tables_of, hit_share
@@ -32,7 +31,7 @@ def check_caches(cache: float | None = None, policy: str | None = None, profile:
 
 def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
     """The tables that a run on CPU keeps in files, each with the share of its rows that is in memory."""
-    name, settings = parsed(run.rows, "rows")
+    name, settings = run.rows_named
     if name != "tiered":
         return []
     check_caches(**{each: settings[each] for each in ("cache", "policy", "profile") if each in settings})
@@ -94,7 +93,7 @@ def _stored(placement: Placement, cached: CachedTable | None) -> Placement:
 
 def profile_of(run: Run) -> int:
     """Batches whose reads are counted, where rows that are read most stay."""
-    return parsed(run.rows, "rows")[1].get("profile", PROFILE)
+    return run.rows_named[1].get("profile", PROFILE)
 
 
 def predicted_hits(run: Run, plan: Plan, batches: int | None = None) -> float | None:

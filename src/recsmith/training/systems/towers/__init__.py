@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recsmith._components import parsed, register
+from recsmith._components import register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
@@ -35,7 +35,7 @@ class TowerSystem(System):
         from recsmith.training.run.parts import AHEAD_OF_BATCHES
 
         hosts = plan.cluster.hosts
-        ahead = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "sparse_dist"
+        ahead = run.step_named[0] == "sparse_dist"
         towers = [replace(each, hosts=hosts) for each in self.table_parts(run.model)]
         return (*towers, *([AHEAD_OF_BATCHES] if towers and ahead and hosts > 1 else []))
 
