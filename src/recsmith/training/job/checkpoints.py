@@ -31,11 +31,10 @@ from recsmith.training.job.resuming import (
     PROGRESS,
     RUN_FILE,
     STATE,
-    Saved,
     checkpoint_folders,
     kept_by_hook,
     kept_by_systems,
-    newest_in,
+    step_name,
 )
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.random_states import random_states
@@ -76,10 +75,6 @@ class Checkpoints:
         if settings.publish is not None:
             self._publisher = load(PUBLISHER)(settings.publish, settings.keep, agreement.group)
             self._publisher.bring(folder, agreement.group)
-
-    def newest(self) -> Saved | None:
-        """The newest complete checkpoint."""
-        return newest_in(self.folder)
 
     def save(self, job: ShardedJob, run: Run, plan: Plan, progress: Raw) -> str | None:
         """Save the state after a step, on every rank; what went wrong, in words, where the disk refuses it.
@@ -217,8 +212,3 @@ class Checkpoints:
     def all(self) -> list[Path]:
         """Folders of the complete checkpoints, the newest last."""
         return checkpoint_folders(self.folder)
-
-
-def step_name(step: int) -> str:
-    """The name of the folder of a step's checkpoint."""
-    return f"step-{step:08d}"

@@ -68,7 +68,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     arrays = arrays_of(partial / WEIGHTS)
     for name, corner, tensor, everywhere in job.rows.shards():
         if not everywhere or dist.get_rank() == 0:
-            arrays[names[name]][_window(corner, tensor)] = _plain(tensor.detach().cpu())
+            arrays[names[name]][_window(corner, tensor)] = as_array(tensor.detach().cpu())
     del arrays
     dist.barrier()
     if dist.get_rank() == 0:
@@ -89,7 +89,7 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
         shutil.copytree(model, partial, dirs_exist_ok=True)
         arrays = arrays_of(partial / WEIGHTS)
         for name, tensor in changed.items():
-            arrays[name][_window((0,) * tensor.dim(), tensor)] = _plain(tensor.cpu())
+            arrays[name][_window((0,) * tensor.dim(), tensor)] = as_array(tensor.cpu())
         del arrays
         raw = parse_json(read_text(str(partial / CARD)), str(partial / CARD))
         write_text(str(partial / CARD), dump_json({**cast(Raw, raw), **card}))
@@ -198,6 +198,6 @@ def _window(corner: tuple[int, ...], tensor: torch.Tensor) -> tuple[slice, ...]:
     return tuple(slice(first, first + size) for first, size in zip(corner, tensor.shape, strict=True)) or (slice(None),)
 
 
-def _plain(tensor: torch.Tensor) -> Any:
+def as_array(tensor: torch.Tensor) -> Any:
     """The tensor as an array; bf16, which NumPy lacks, as its 16 bits."""
     return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()

@@ -33,10 +33,19 @@ def tell_pid() -> None:
 def tell_note(text: str) -> None:
     """Tell people a note before a run has its log: the process that started this job, or stderr; of rank 0 alone."""
     if os.environ.get("RANK", "0") == "0":
-        if LOG_FILE in os.environ:
-            write_message({"note": text})
-        else:
-            print(f"recsmith: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
+        _tell({"note": text})
+
+
+def _tell(message: Raw) -> None:
+    """Tell the process that started this job, or stderr where a launcher did."""
+    if LOG_FILE in os.environ:
+        write_message(message)
+    else:
+        _print(progress_text(message))
+
+
+def _print(text: str) -> None:
+    print(f"recsmith: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 class RunLog:
@@ -81,18 +90,13 @@ class RunLog:
 
     def say(self, message: Raw) -> None:
         """Tell the process that started this job, or stderr where a launcher did."""
-        if self.rank:
-            return
-        message = {**message, **self._member}
-        if LOG_FILE in os.environ:
-            write_message(message)
-        else:
-            print(f"recsmith: {printable(progress_text(message))}", file=sys.stderr, flush=True)  # noqa: T201
+        if not self.rank:
+            _tell({**message, **self._member})
 
     def warn(self, text: str) -> None:
         """Tell people a note, of any rank: ranks other than 0 write it to stderr, which their launcher keeps."""
         if self.rank:
-            print(f"recsmith: rank {self.rank}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
+            _print(f"rank {self.rank}: {text}")
         else:
             self.say({"note": text})
 

@@ -17,6 +17,7 @@ from recsmith.data.same_data import check_same_data
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.speeds import Shapes
 from recsmith.scoring.ranking import grouping
 from recsmith.training.job.going_on import check_goes_on, check_job
 from recsmith.training.job.log import starting_lines
@@ -148,10 +149,7 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, ranks: int, *, pr
     weighed = [SAMPLE_WEIGHTS] if parts.source.schema.weight is not None else []
     check_together([*weighed, *placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
     asked = priced or any(system.needs_step(run) for system in systems())
-    own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
-    lengths = history_lengths(parts, own.cluster.job_world_size) if asked else None
-    reading = reading_of(with_distinct(parts.source, parts.features.groups))
-    step = plain_step(run, own, shapes, numbers, lengths, reading=reading) if asked else None
+    own, lengths, step = _plain(run, parts, plan, shapes, numbers) if asked else (plan, None, None)
     made = OpenRun(
         run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths, ranks=ranks,
         told_step=told_step,
@@ -161,31 +159,30 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, ranks: int, *, pr
     return made
 
 
+def _plain(
+    run: Run, parts: Unsharded, plan: Plan, shapes: Shapes, numbers: int
+) -> tuple[Plan, Ints | None, JobStep | None]:
+    """(the plan as the run is priced by it, lengths of the first histories, the step) before systems change it."""
+    own = planned_as_run(run, plan, parts.features.repeats)
+    lengths = history_lengths(parts, own.cluster.job_world_size)
+    reading = reading_of(with_distinct(parts.source, parts.features.groups))
+    return own, lengths, plain_step(run, own, shapes, numbers, lengths, reading=reading)
+
+
 def predicted_step(made: PreparedRun) -> JobStep | None:
     """The step as a dry run tells it, of a model that is not sharded yet.
 
     None on GPUs, and where the plan's cost model cannot price what the run does.
     """
-    found = (made.step, made.priced) if made.step is not None else _plain_of(made)
-    if found is None:
-        return None
-    step, own = found
+    own, step = made.priced, made.step
+    if step is None:
+        run, plan = replace(made.run, comms=made.comms), with_collections(made.plan, made.run, made.parts.task)
+        try:
+            with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
+                own, _, step = _plain(run, made.parts, plan, made.shapes, numbers_across(made.parts.task, plan))
+        except RecSmithError:
+            return None
     return told_step(made.run, own, made.ranks, step)
-
-
-def _plain_of(made: PreparedRun) -> tuple[JobStep | None, Plan] | None:
-    """The step before systems change how it is told, and the plan by which it is priced."""
-    parts, plan = made.parts, with_collections(made.plan, made.run, made.parts.task)
-    try:
-        with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
-            own = planned_as_run(made.run, plan, parts.features.repeats)
-        lengths = history_lengths(parts, own.cluster.job_world_size)
-        numbers = numbers_across(parts.task, plan)
-        reading = reading_of(with_distinct(parts.source, parts.features.groups))
-        run = replace(made.run, comms=made.comms)
-        return plain_step(run, own, made.shapes, numbers, lengths, reading=reading), own
-    except RecSmithError:
-        return None
 
 
 def check_data(parts: Unsharded) -> None:

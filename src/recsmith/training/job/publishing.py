@@ -16,7 +16,7 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, decode, encode
 from recsmith.files.remote.folders import FolderStore, PublishedFile, PublishedFolder
-from recsmith.training.job.resuming import checkpoint_folders
+from recsmith.training.job.resuming import CHECKPOINTS, checkpoint_folders
 from recsmith.training.run import Run
 
 OF_RANK = re.compile(r"(?:__|random-)([0-9]+)(?:_[0-9]+\.distcp|\.json)")  # files of a checkpoint that a rank writes
@@ -76,7 +76,7 @@ def published_note(run: Run) -> list[str]:
     if run.checkpoint is None or run.checkpoint.publish is None:
         return []
     newest = _newest(FolderStore(run.checkpoint.publish))
-    here = [each.name for each in checkpoint_folders(Path(run.output) / "checkpoints")]
+    here = [each.name for each in checkpoint_folders(Path(run.output) / CHECKPOINTS)]
     if newest is None or newest.name <= max(here, default=""):
         return []
     where = run.checkpoint.publish

@@ -85,7 +85,7 @@ class Saved:
         if not known.keys() <= (ours := {each.name for each in fields(SavedProgress)}) and self.run.systems:
             known = {key: value for key, value in known.items() if key in ours}  # of systems that are not there
         read = decode(SavedProgress, known, str(self.folder / PROGRESS))
-        if self.folder.name.startswith("step-") and self.folder.name != f"step-{read.step:08d}":
+        if self.folder.name.startswith("step-") and self.folder.name != step_name(read.step):
             raise CorruptFile(
                 f"'{self.folder / PROGRESS}' is of step {read.step:,}, unlike its folder; remove that folder, and "
                 "training goes on from the checkpoint before it"
@@ -239,6 +239,11 @@ class Saved:
             f"checkpoint '{self.folder}' is sound, and optimizers.{group} {reason}; give the run the optimizer that it "
             "was saved with, or another output folder, where training begins anew"
         )
+
+
+def step_name(step: int) -> str:
+    """The name of the folder of a step's checkpoint."""
+    return f"step-{step:08d}"
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:

@@ -21,7 +21,8 @@ from recsmith.scoring.scores import Scores
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import keep_files
-from recsmith.training.job.checkpoints import Checkpoints, Saved
+from recsmith.training.job.checkpoints import Checkpoints
+from recsmith.training.job.going_on import newest_of
 from recsmith.training.job.hosts import HostChange, HostsTold, note_running, plan_of_hosts
 from recsmith.training.job.job import Keeps, Progress, TrainingJob, over_ranks
 from recsmith.training.job.live import LiveState, moved_line
@@ -29,7 +30,7 @@ from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
 from recsmith.training.job.preparing import PreparedRun, done_by_rank_0, predicted_step, prepare
-from recsmith.training.job.resuming import CHECKPOINTS, kept_in
+from recsmith.training.job.resuming import CHECKPOINTS, Saved, kept_in
 from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device, set_steps, settle, shard
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.random_states import random_kept
@@ -81,7 +82,7 @@ def prepared(
     """
     begun, output = time.perf_counter(), Path(run.output)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
-    saved = live or (checkpoints.newest() if run.checkpoint else None)
+    saved = live or newest_of(run)
     there, changes = this_round(), list[HostChange]()
 
     def plan_by(parts: Unsharded, before: Plan | None, _: int) -> Plan:

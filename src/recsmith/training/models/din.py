@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from recsmith.training.models.experts import pooled_columns
 from recsmith.training.models.jagged import added, check_single, newest, spread
 from recsmith.training.models.settings import DINSettings
+from recsmith.training.models.tables import events_of
 
 
 class DIN(nn.Module):
@@ -21,8 +23,7 @@ class DIN(nn.Module):
 
     def __init__(self, settings: DINSettings, sequences: Any, tables: Any, dense: int, labels: int) -> None:
         super().__init__()
-        pooled = 0 if tables is None else sum(
-            each.embedding_dim * len(each.feature_names) for each in tables.embedding_bag_configs())  # fmt: skip
+        pooled = 0 if tables is None else pooled_columns(tables)
         self.sequences, self.tables = sequences, tables
         self.body = DINBody(settings, sequences.embedding_configs()[0].embedding_dim, pooled + dense, labels)
 
@@ -47,7 +48,7 @@ class DINBody(nn.Module):
         """Logits (B, L)."""
         target, given = added(rows, self.settings.target)
         check_single(self.settings.target[0], given)
-        names = [*self.settings.history, *([self.settings.actions] if self.settings.actions else [])]
+        names = events_of(self.settings)
         events, lengths = newest(added(rows, names), self.settings.longest)
         scored = spread(target, given.nonzero()[:, 0], len(given))
         sample = torch.repeat_interleave(torch.arange(len(lengths), device=events.device), lengths.long())

@@ -17,12 +17,16 @@ class PooledAndDense(nn.Module):
     def __init__(self, tables: Any, dense: int) -> None:
         super().__init__()
         self.tables = tables
-        pooled = sum(each.embedding_dim * len(each.feature_names) for each in tables.embedding_bag_configs())
-        self.columns: int = pooled + dense
+        self.columns: int = pooled_columns(tables) + dense
 
     def forward(self, dense_features: torch.Tensor, sparse_features: Any) -> torch.Tensor:
         """(B, D)."""
         return torch.cat([dense_features, self.tables(sparse_features).values()], dim=1)
+
+
+def pooled_columns(tables: Any) -> int:
+    """Columns of what pooled tables return of a sample."""
+    return sum(each.embedding_dim * len(each.feature_names) for each in tables.embedding_bag_configs())
 
 
 class Experts(nn.Module):

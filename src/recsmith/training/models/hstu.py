@@ -30,7 +30,7 @@ from recsmith.training.models.jagged import (
     spread,
 )
 from recsmith.training.models.settings import HSTUSettings
-from recsmith.training.models.tables import carried
+from recsmith.training.models.tables import carried, events_of
 
 BUCKET = 0.301  # of the natural logarithm of seconds, as the authors have it
 STD = 0.02  # of weights at the start, as the authors have it
@@ -109,7 +109,7 @@ class HSTUBody(nn.Module):
 
     def events(self, rows: Mapping[str, Any], numbers: Mapping[str, Part]) -> tuple[Part, torch.Tensor | None]:
         """The vectors of the newest events of each history, and their times."""
-        names = [*self.settings.history, *([self.settings.actions] if self.settings.actions else [])]
+        names = events_of(self.settings)
         vectors, lengths = added(rows, names)
         if self.settings.times is None:
             return newest((vectors, lengths), self.settings.longest), None

@@ -11,7 +11,7 @@ WHERE = "model.arguments"
 WIDE = "_wide"  # behind the name of a feature's table of weights, where a run names no tables
 
 
-def _sizes(settings: object, names: tuple[str, ...]) -> list[str | None]:
+def wrong_sizes(settings: object, names: tuple[str, ...]) -> list[str | None]:
     """What is wrong with sizes of layers."""
     return [outside(f"{WHERE}.{name}", each, 1, MOST_UNITS) for name in names for each in getattr(settings, name)]
 
@@ -31,8 +31,8 @@ class MMoESettings:
 
     def __post_init__(self) -> None:
         check_rules(
-            outside(f"{WHERE}.experts", self.experts, 1, MOST_EXPERTS), *_sizes(self, ("expert", "tower")),
-            _empty("expert", self.expert), _dropout(self.dropout),
+            outside(f"{WHERE}.experts", self.experts, 1, MOST_EXPERTS), *wrong_sizes(self, ("expert", "tower")),
+            _empty("expert", self.expert), wrong_dropout(self.dropout),
         )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ class PLESettings:
     def __post_init__(self) -> None:
         check_rules(
             *(outside(f"{WHERE}.{name}", getattr(self, name), 1, MOST_EXPERTS) for name in ("levels", "shared", "own")),
-            *_sizes(self, ("expert", "tower")), _empty("expert", self.expert), _dropout(self.dropout),
+            *wrong_sizes(self, ("expert", "tower")), _empty("expert", self.expert), wrong_dropout(self.dropout),
         )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class TwoTowerSettings:
             *(None if getattr(self, name) else f"{WHERE}.{name} names no feature; name those of the {name}"
               for name in ("user", "item")),
             None if both is None else f"{WHERE} has feature '{both}' in both towers; each feature is of one",
-            *_sizes(self, ("layers",)), _empty("layers", self.layers),
+            *wrong_sizes(self, ("layers",)), _empty("layers", self.layers),
             None
             if 0 < self.temperature < float("inf")
             else f"{WHERE}.temperature is {self.temperature:g}; it must be above 0 and finite",
@@ -109,7 +109,7 @@ class WideDeepSettings:
             None
             if 0 < self.wide_columns <= MOST_UNITS and self.wide_columns % 4 == 0
             else f"{WHERE}.wide_columns is {self.wide_columns}; it must be a positive multiple of 4",
-            *_sizes(self, ("layers",)), _dropout(self.dropout),
+            *wrong_sizes(self, ("layers",)), wrong_dropout(self.dropout),
         )  # fmt: skip
 
 
@@ -117,7 +117,8 @@ def _empty(name: str, sizes: tuple[int, ...]) -> str | None:
     return None if sizes else f"{WHERE}.{name} names no layer; give its units, such as [64]"
 
 
-def _dropout(value: float) -> str | None:
+def wrong_dropout(value: float) -> str | None:
+    """What is wrong with a share of inputs that is left out."""
     return None if 0 <= value < 1 else f"{WHERE}.dropout is {value}; it must be 0 or more and below 1"
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 from recsmith.errors import UsageError
 from recsmith.training.models.jagged import SameLength, added, by_length, layout, newest, products, spread
 from recsmith.training.models.settings import SASRecSettings
+from recsmith.training.models.tables import events_of
 
 EPSILON = 1e-8  # of the paper's norms
 
@@ -70,7 +71,7 @@ class SASRecBody(nn.Module):
 
     def encode(self, rows: Mapping[str, Any]) -> torch.Tensor:
         """The last vectors (B, D); zero without a history."""
-        names = [*self.settings.history, *([self.settings.actions] if self.settings.actions else [])]
+        names = events_of(self.settings)
         values, lengths = newest(added(rows, names), self.settings.longest)
         places = layout([lengths])
         x = places.laid([values])

@@ -6,26 +6,33 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.errors import check_rules, outside
 from recsmith.files import decode_part
-from recsmith.training.models.pooled_settings import PooledSettings, TwoTowerSettings
+from recsmith.training.models.pooled_settings import (
+    MOST_UNITS,
+    WHERE,
+    PooledSettings,
+    TwoTowerSettings,
+    wrong_dropout,
+    wrong_sizes,
+)
 
 MOST_POSITIONS = 2**16  # of a sample: the products of its attention alone would take 16 GiB a head
-MOST_UNITS = 2**16
 Score = Literal["target", "dot"]
 
 
 def _wrong_reads(settings: Any) -> list[str | None]:
-    """What is wrong with the features that a model's settings name, and with its sizes."""
-    where = "model.arguments"
+    """What is wrong with the features that a model's settings name, with how long histories are, and with dropout."""
     named = [*settings.history, *settings.target, *getattr(settings, "context", ())]
     named += [each for each in (settings.actions, getattr(settings, "times", None)) if each is not None]
     twin = next((name for name in named if named.count(name) > 1), None)
     return [
-        None if settings.history else f"{where}.history names no feature; name those of the history's events",
+        None if settings.history else f"{WHERE}.history names no feature; name those of the history's events",
         None
         if len(settings.history) == len(settings.target)
-        else f"{where}.history names {len(settings.history)} features and {where}.target {len(settings.target)}; name "
+        else f"{WHERE}.history names {len(settings.history)} features and {WHERE}.target {len(settings.target)}; name "
         "one of the target for each of the history, since both are looked up in one table",
-        None if twin is None else f"{where} names feature '{twin}' twice; each feature is one thing",
+        None if twin is None else f"{WHERE} names feature '{twin}' twice; each feature is one thing",
+        outside(f"{WHERE}.longest", settings.longest, 1, MOST_POSITIONS),
+        wrong_dropout(settings.dropout),
     ]
 
 
@@ -62,9 +69,8 @@ class HSTUSettings:
     def __post_init__(self) -> None:
         check_rules(
             *_wrong_reads(self),
-            *(outside(f"model.arguments.{name}", getattr(self, name), 1, MOST_UNITS)
+            *(outside(f"{WHERE}.{name}", getattr(self, name), 1, MOST_UNITS)
               for name in ("blocks", "heads", "attention_dim", "linear_dim", "time_buckets", "hidden")),
-            *_wrong_sizes(self),
             "model.arguments.target_time is given and times is not; name the feature of the history's times"
             if self.target_time is not None and self.times is None
             else None,
@@ -94,9 +100,8 @@ class SASRecSettings:
     def __post_init__(self) -> None:
         check_rules(
             *_wrong_reads(self),
-            *(outside(f"model.arguments.{name}", getattr(self, name), 1, MOST_UNITS)
+            *(outside(f"{WHERE}.{name}", getattr(self, name), 1, MOST_UNITS)
               for name in ("blocks", "heads", "hidden")),
-            *_wrong_sizes(self),
         )  # fmt: skip
 
 
@@ -122,19 +127,8 @@ class DINSettings:
     def __post_init__(self) -> None:
         check_rules(
             *_wrong_reads(self),
-            *(outside(f"model.arguments.{name}", each, 1, MOST_UNITS)
-              for name in ("attention", "top") for each in getattr(self, name)),
-            *_wrong_sizes(self),
+            *wrong_sizes(self, ("attention", "top")),
         )  # fmt: skip
-
-
-def _wrong_sizes(settings: Any) -> list[str | None]:
-    return [
-        outside("model.arguments.longest", settings.longest, 1, MOST_POSITIONS),
-        None
-        if 0 <= settings.dropout < 1
-        else f"model.arguments.dropout is {settings.dropout}; it must be 0 or more and below 1",
-    ]
 
 
 SequenceSettings = HSTUSettings | SASRecSettings | DINSettings
@@ -150,7 +144,7 @@ def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> Sequenc
         UsageError: a setting is unknown, of a wrong type or out of range.
     """
     made = SEQUENCE_MODELS.get(name)
-    return None if made is None else decode_part(made, dict(arguments or {}), "model.arguments")
+    return None if made is None else decode_part(made, dict(arguments or {}), WHERE)
 
 
 def scores_candidates(settings: SequenceSettings | PooledSettings | None) -> bool:

@@ -37,6 +37,11 @@ def shared(settings: SequenceSettings) -> list[tuple[str, tuple[str, ...]]]:
     return [*found, *((name, (name,)) for name in single)]
 
 
+def events_of(settings: SequenceSettings) -> list[str]:
+    """Features that say what each event of a history was, whose vectors are added."""
+    return [*settings.history, *([settings.actions] if settings.actions else [])]
+
+
 def carried(settings: SequenceSettings) -> tuple[str, ...]:
     """Features of numbers that a model reads and looks up nowhere: times."""
     times = getattr(settings, "times", None), getattr(settings, "target_time", None)

@@ -26,6 +26,7 @@ from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from recsmith._install import ONNX
 from recsmith.errors import MissingExtra, UsageError
+from recsmith.training.results.quantised_tables import own_tables
 from recsmith.training.results.serving import Predictor
 from recsmith.training.tables.plain import outputs_of
 
@@ -143,9 +144,8 @@ def check_exportable(predictor: Predictor) -> None:
     if predictor.card.tables != "fp32" or model.precision != "fp32":
         said = f"tables in {predictor.card.tables}" if predictor.card.tables != "fp32" else "model.precision: bf16"
         raise UsageError(f"the model has {said}, and an export for ONNX computes in fp32; export it for torch")
-    system = next((key for key in ("compression", "table_module", "dynamic") if getattr(model, key, None)), None)
-    if system is not None:
-        raise UsageError(f"the model has model.{system}, whose lookups ONNX cannot have; export it for torch")
+    if (key := own_tables(predictor.card)) is not None:
+        raise UsageError(f"the model has model.{key}, whose lookups ONNX cannot have; export it for torch")
     if EmbeddingCollection in tables:
         raise UsageError(
             f"model {model.name} reads tables whose rows are not pooled, through {JAGGED}, an operator that ONNX "

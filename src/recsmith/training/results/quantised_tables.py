@@ -23,7 +23,7 @@ from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.adapters.feature_order import in_order
 from recsmith.errors import UsageError
 from recsmith.training.job.card import ModelCard, StoredTables
-from recsmith.training.job.export import WEIGHTS, arrays_of, make_tensor_file, opened_file, tensors_in
+from recsmith.training.job.export import WEIGHTS, arrays_of, as_array, make_tensor_file, opened_file, tensors_in
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.protocol import table_of
 
@@ -32,12 +32,16 @@ SCALE_AND_BIAS = 4  # bytes behind a row
 KINDS = {"fp16": DataType.FP16, "int8": DataType.INT8}
 
 
+def own_tables(card: ModelCard) -> str | None:
+    """The key of a model by which its tables are no plain ones of TorchRec; None where they are."""
+    return next((key for key in ("compression", "table_module", "dynamic") if getattr(card.model, key, None)), None)
+
+
 def check_quantised(card: ModelCard) -> None:
     """UsageError of a model whose tables are no plain ones of TorchRec."""
-    system = next((key for key in ("compression", "table_module", "dynamic") if getattr(card.model, key, None)), None)
-    if system is not None:
+    if (key := own_tables(card)) is not None:
         raise UsageError(
-            f"the model has model.{system}, and --tables stores plain tables of TorchRec; export it with --tables fp32"
+            f"the model has model.{key}, and --tables stores plain tables of TorchRec; export it with --tables fp32"
         )
 
 
@@ -62,17 +66,12 @@ def write_quantised(model: Path, folder: Path, tables: Narrow) -> None:
         arrays = arrays_of(folder / WEIGHTS)
         for name, whole in there.items():
             if table_of(name) is None or not whole.shape[0]:
-                arrays[name][...] = _numpy(opened.get_tensor(name))
+                arrays[name][...] = as_array(opened.get_tensor(name))
                 continue
             rows, entry = max(1, BLOCK // (4 * max(1, whole.shape[1]))), opened.get_slice(name)
             for first in range(0, whole.shape[0], rows):
                 block = entry[first : first + rows].float()
                 arrays[name][first : first + rows] = quantised(block, tables).numpy()
-
-
-def _numpy(tensor: torch.Tensor) -> Any:
-    """The tensor as an array; bf16, which NumPy lacks, as its 16 bits."""
-    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 def quantised(weights: torch.Tensor, tables: Narrow) -> torch.Tensor:

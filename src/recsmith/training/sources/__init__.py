@@ -159,9 +159,7 @@ def first_lengths(source: BatchSource, feature: str, ranks: int, size: int) -> I
 
     size: samples of a rank. Raises what `first_batch` raises.
     """
-    count = max(1, min(size, LOOKED_AT // ranks)) * ranks
-    shuffle = isinstance(source, DatasetSource) and source.data.shuffle
-    return first_batch(source, count, shuffle=shuffle).ids[feature].lengths.astype(np.int64)
+    return first_steps(source, feature, ranks, size, 1)[0]
 
 
 def first_steps(source: BatchSource, feature: str, ranks: int, size: int, steps: int) -> list[Ints]:

@@ -8,11 +8,11 @@ import torch.distributed as dist
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement
-from recsmith.training.job.checkpoints import Checkpoints, step_name
+from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.going_on import check_goes_on
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.preparing import Check, PlanMaker, PreparedRun, prepare
-from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders
+from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders, step_name
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.systems.arrays.model import Member, UnshardedArray
 from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, with_members

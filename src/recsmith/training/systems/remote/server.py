@@ -20,6 +20,7 @@ from recsmith.jobs.machine import LOOPBACK, loopback_interface
 from recsmith.plans import plan_to_raw
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints
+from recsmith.training.job.going_on import newest_of
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0, prepare
 from recsmith.training.job.resuming import CHECKPOINTS
@@ -80,7 +81,7 @@ class TableServer:
         self.run, self.agreement, self._turn = run, Agreement(), threading.RLock()
         folder, settings = Path(run.output) / CHECKPOINTS, run.checkpoint or Checkpointing()
         self.checkpoints = ServerCheckpoints(folder, settings, self.agreement)
-        saved = self.checkpoints.newest() if run.checkpoint else None
+        saved = newest_of(run)
         made = prepare(run, trainers, saved=saved, plan_by=agreed_plan, check_by=done_by_rank_0)
         self.run, self.plan = made.run, made.plan
         check_servers(self.plan)
