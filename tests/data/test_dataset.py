@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from data.sources import NumberedSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsmith.data import Dataset, Position
+from recsmith.data import Dataset, Position, open_dataset
 from recsmith.data import order as order_module
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, encode
@@ -167,3 +168,29 @@ def test_the_thread_ends_with_its_iterator():
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "txt"])
+def test_files_of_partition_folders_are_read_once(tmp_path: Path, ending: str):
+    """Of text, folders within a folder were passed over; and a file beside its folder was read twice."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    line = "\t".join(["1", *["5"] * 13, *["abcdef01"] * 26]) + "\n"
+    for day in ("day=10", "day=9", "_temporary", ".cache"):
+        (tmp_path / "logs" / day).mkdir(parents=True)
+        path = tmp_path / "logs" / day / f"part-0.{ending}"
+        if ending == "parquet":
+            parquet.write_table(pyarrow.table({"user": [1], "clicked": [1]}), path)
+        else:
+            path.write_text(line if ending == "txt" else "user,clicked\n1,1\n")
+        (path.parent / "_SUCCESS").touch()
+    kind = {"csv": "text", "parquet": "parquet", "txt": "criteo"}[ending]
+    columns: dict[str, Any] = {"features": [{"name": "user", "num_embeddings": 2}], "labels": ["clicked"]}
+    spec = {"format": kind, "paths": [str(tmp_path / "logs")], **({} if kind == "criteo" else columns)}
+    assert count(open_dataset(spec)) == 2
+    twice = [str(tmp_path / "logs"), str(tmp_path / f"logs/day=9/part-0.{ending}")]
+    with pytest.raises(UsageError, match=r"day=9/part-0.* would be read twice; name it, or the folder that it is in"):
+        open_dataset(spec | {"paths": twice})
+
+
+def count(dataset: Dataset) -> int:
+    return sum(map(len, dataset.batches(rank=0, world_size=1, batch_size=8, seed=0)))

@@ -72,7 +72,7 @@ def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str]) -> list[Fa
         faults += [_fault(file, f"lacks {_columns(left)}, which the first file has", len(left), False)] if left else []
         faults += [_fault(file, f"has {_columns(extra)} more than the first file", len(extra), False)] if extra else []
         for name in changed:
-            changed_type = f"column '{name}' holds {there[name]}, and {known[name]} in '{files[0].path.name}'"
+            changed_type = f"column '{name}' holds {there[name]}, and {known[name]} in the first file"
             families = {_family(there[name]), _family(known[name])}
             if "null" not in families:  # a part of nulls alone does not say its type
                 faults.append(_fault(file, changed_type, 1, len(families) > 1))
@@ -142,11 +142,17 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _family(kind: Any) -> str:
-    """What readers may take for the same: numbers of any kind, and lists of them; reading says whether they can."""
+    """What readers may take for the same: numbers, times and text of any kind; reading says whether they can."""
     types = pyarrow().types
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return _family(kind.value_type)
-    return "numbers" if types.is_integer(kind) or types.is_floating(kind) else str(kind)
+    if types.is_dictionary(kind):
+        return _family(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind):
+        return "numbers"
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "times"
+    return "text" if types.is_string(kind) or types.is_large_string(kind) else str(kind)
 
 
 def without_path(error: Exception, path: AnyPath) -> str:

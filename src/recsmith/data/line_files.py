@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import AnyPath, check_is_file, in_order, path_of, replace_file
+from recsmith.files import AnyPath, check_is_file, check_once, files_inside, path_of, replace_file
 
 BLOCK_LINES = 8192  # of a block
 CHUNK = 2**24  # bytes read at once while lines are counted
@@ -23,23 +23,23 @@ KEPT_BLOCKS = 40  # of a .gz file, passed over on the way to another block: abou
 
 
 def files_of(paths: tuple[str, ...]) -> list[AnyPath]:
-    """The files of some paths; those of a folder in order of names and numbers, without those that begin with . or _.
+    """The files of some paths; those of a folder, and folders in it, by names and numbers, without . and _ ones.
 
     Raises:
-        UsageError: a path does not exist or is a pipe or a device, or a folder is empty.
+        UsageError: a path does not exist or is a pipe or a device, a folder is empty, or a file is named twice.
     """
     found: list[AnyPath] = []
     for path in map(path_of, paths):
         if path.is_dir():
-            listed: Iterable[AnyPath] = path.iterdir()
-            inside = [each for each in listed if not each.is_dir() and not each.name.startswith((".", "_"))]
+            inside = files_inside(path)
             if not inside:
                 raise UsageError(f"'{path}' is a folder without files; give the folder that holds the data")
-            found += in_order(inside)
+            found += inside
         else:
             found.append(path)
     for path in found:
         check_is_file(path)
+    check_once(found)
     return found
 
 

@@ -282,6 +282,22 @@ def in_order(paths: Iterable[Ordered]) -> list[Ordered]:
     return sorted(paths, key=_order)
 
 
+def files_inside(folder: AnyPath) -> list[AnyPath]:
+    """The files of a folder and of folders in it, in order; without what a name that begins with . or _ hides."""
+    inside: Iterable[AnyPath] = folder.rglob("*")
+    shown = (each for each in inside if not any(part[0] in "._" for part in each.relative_to(folder).parts))
+    return in_order(each for each in shown if not each.is_dir())
+
+
+def check_once(paths: Iterable[AnyPath]) -> None:
+    """Refuse files of which one is there twice, as where a file is named beside its folder; UsageError."""
+    found: set[str] = set()
+    for path in map(str, paths):
+        if path in found:
+            raise UsageError(f"'{path}' would be read twice; name it, or the folder that it is in, once in `paths`")
+        found.add(path)
+
+
 def _order(path: AnyPath) -> tuple[list[list[tuple[int, str]]], str]:
     """Text and numbers of each part of a path by turns; (0, text), or (number, '') behind a text."""
     words = [enumerate(_NUMBER.split(part)) for part in path.parts]

@@ -95,7 +95,7 @@ def check_report(check: DataCheck) -> RenderableType:
         line("samples", f"{check.samples:,}, all of them read" + (" that could be" if broken else "")),
         line("corrupt", corrupt if check.corrupt else "none"),
         *(line("", each) for each in check.examples),
-        *(line("file", _fault_words(each)) for each in check.faults),
+        *(line("file", each) for each in _fault_lines(check.faults)),
         line("blocks", f"{check.blocks:,}; the largest has {counted(check.largest_block, 'sample')}"),
     ]
     if check.largest_block > LARGE_BLOCK:
@@ -105,9 +105,18 @@ def check_report(check: DataCheck) -> RenderableType:
     return Group(*parts)
 
 
-def _fault_words(fault: Fault) -> str:
-    number = f" ({fault.count:,})" if fault.count > 1 else ""
-    return f"'{fault.file}' {fault.fault}{number}"
+def _fault_lines(faults: Sequence[Fault]) -> list[str]:
+    """A line for each fault of a file; one for all files that have the same, with the first of them."""
+    files: dict[tuple[str, bool], list[Fault]] = {}
+    for each in faults:
+        files.setdefault((each.fault, each.breaks), []).append(each)
+    lines: list[str] = []
+    for same in files.values():
+        count = sum(each.count for each in same)
+        number = f" ({count:,})" if count > len(same) else ""
+        more = f", and so of {counted(len(same) - 1, 'other file')}" if len(same) > 1 else ""
+        lines.append(f"'{same[0].file}' {same[0].fault}{more}{number}")
+    return lines
 
 
 def check_to_raw(check: DataCheck) -> Raw:

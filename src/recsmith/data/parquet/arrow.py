@@ -9,7 +9,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.data.arrow import pyarrow
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import AnyPath, check_is_file, in_order, path_of
+from recsmith.files import AnyPath, check_is_file, check_once, files_inside, path_of
 
 ARROW_ENDINGS = (".arrow", ".feather")
 ENDINGS = (".parquet", *ARROW_ENDINGS)
@@ -135,15 +135,14 @@ def column_files(paths: Sequence[str]) -> list[AnyPath]:
     """The Parquet and Arrow files of some paths; those of a folder, and folders in it, by names and numbers.
 
     Raises:
-        UsageError: a path does not exist, or a folder holds no such file.
+        UsageError: a path does not exist, a folder holds no such file, or a file is named twice.
     """
     found: list[AnyPath] = []
     for path in map(path_of, paths):
         if path.is_dir():
             if (path / UNFINISHED).exists():
                 raise UsageError(f"'{path}' is not finished; give the command that writes it once more, and it goes on")
-            all_inside: Iterable[AnyPath] = path.rglob("*")
-            inside = in_order(each for each in all_inside if each.suffix in ENDINGS and not _hidden(each, path))
+            inside = [each for each in files_inside(path) if each.suffix in ENDINGS]
             if not inside:
                 raise UsageError(
                     f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"
@@ -153,11 +152,8 @@ def column_files(paths: Sequence[str]) -> list[AnyPath]:
             found.append(path)
     for path in found:
         check_is_file(path)
+    check_once(found)
     return found
-
-
-def _hidden(path: Any, folder: AnyPath) -> bool:
-    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
 @noun

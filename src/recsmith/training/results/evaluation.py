@@ -76,7 +76,7 @@ def _run_of(model: Path, data: Any) -> Run:
     return load_run(file) if file.exists() else Run(data=RunData(train=data), output=str(model.parent))
 
 
-def evaluate_on_rank(run: Raw, model: str, where: str) -> Raw:
+def evaluate_on_rank(run: Raw, model: str, where: str = "data.test") -> Raw:
     """Scores of an exported model, on every rank. run: by whose settings it is sharded. where: its data is named."""
     import torch.distributed as dist
 

@@ -296,7 +296,7 @@ def test_in_a_larger_table_ids_keep_what_they_learned(trained: Trained, tmp_path
     said = [each.said for each in described(larger).systems if each.key == "start_from"]
     assert "table a grows from 128 to 400 rows; the new ones are drawn" in said
     rules_told = "by admit 1, evict none from now on (admit 1, evict lru before)"
-    assert f"raw ids of table a come along with their rows, {rules_told}" in said
+    assert f"raw ids of table a come along with what they learned, {rules_told}" in said
     train(larger)
     before, after = tensors(run.output), tensors(larger.output)
     for name in "ab":

@@ -70,6 +70,22 @@ def test_two_days_in_two_jobs_end_with_the_bits_of_one(monday: Run, both: Run, t
     assert (again / WEIGHTS).read_bytes() == weights(both)
 
 
+def test_a_day_that_has_not_ended_is_told_of(monday: Run, tmp_path: Path):
+    def said_of(path: Path) -> list[str]:
+        run = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=str(path))
+        return [each.said for each in described(run).systems if each.key == "start_from" and "not ended" in each.said]
+
+    stopped = tmp_path / "stopped"
+    shutil.copytree(monday.output, stopped)
+    shutil.rmtree(stopped / "model")
+    told = (
+        f"the run of '{stopped}' has not ended, and its own command trains what is left of it; what its"
+    )
+    assert [each[: len(told)] for each in said_of(stopped)] == [told]
+    first = sorted(Path(monday.output, "checkpoints").iterdir())[0]
+    assert said_of(Path(monday.output)) == said_of(first) == [], "an earlier checkpoint of a run that is complete"
+
+
 def test_under_another_plan_and_number_of_ranks_losses_are_the_same(monday: Run, both: Run, tmp_path: Path):
     tuesday = of_days(tmp_path / "out", 1, 1, ranks=1, start_from=StartFrom(path=monday.output))
     train(tuesday)

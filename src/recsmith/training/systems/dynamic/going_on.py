@@ -36,7 +36,7 @@ def check_begins(before: Any, model: Any, tables: Sequence[str], path: str) -> l
             )
         if old is not None and new is not None:
             other = "" if old.dynamic == new.dynamic else f", by {new.said()} from now on ({old.said()} before)"
-            lines.append(f"raw ids of table {table} come along with their rows{other}")
+            lines.append(f"raw ids of table {table} come along with what they learned{other}")
     return lines
 
 

@@ -101,7 +101,16 @@ def _matched(
     apart = [table for name in trained.apart(exported) if (table := table_of(name))]
     named = before and before.table_module
     told = apart_line(apart, parsed(named, "table module")[0] if named else None)
-    return replace(match, lines=[_first_line(run, trained), *match.lines, *told, *more])
+    return replace(match, lines=[_first_line(run, trained), *_not_ended(trained), *match.lines, *told, *more])
+
+
+def _not_ended(trained: Trained) -> list[str]:
+    """A line where the training has no model yet of what the checkpoint holds: it was stopped, or still trains."""
+    there = None if trained.card is None else trained.card.step
+    if trained.saved is None or (trained.card is not None and (there is None or there >= (trained.step or 0))):
+        return []
+    unknown = "" if trained.card is not None else "; what its features mean is not compared, for no model says it"
+    return [f"the run of '{trained.path}' has not ended, and its own command trains what is left of it{unknown}"]
 
 
 def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
