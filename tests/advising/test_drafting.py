@@ -84,6 +84,30 @@ def test_columns_that_no_feature_reads_as_they_are_say_why():
     assert "# vector is left out: it holds list<element: double>, no ids" in text
 
 
+def test_whole_floats_beside_nulls_are_ids_and_times_have_their_unit():
+    at = range(300)
+    columns: dict[str, list[Any]] = {
+        "user": [float(each % 7) if each % 5 else None for each in at], "price": [float(each % 7) for each in at],
+        "event_time": [1_714_557_600_000 + each for each in at], "unix_time": [1_714_557_600.25 + each for each in at],
+        "created_at": [f"2024-05-01T10:00:{each % 60:02}.000Z" for each in at], "odd": [float("nan")] * 300,
+        "clicked": [each % 2 for each in at],
+    }  # fmt: skip
+    parquet.write_table(pyarrow.table(columns), "f.parquet")
+    text = drafted_run("f.parquet", "run.yaml")
+    assert "- {name: user, vocabulary: vocabularies/user.arrow}    # 7 different values, 0 to 6, such as 1, 2," in text
+    assert "# odd is left out: 300 of 300 values are NaN or infinite, and such rows are corrupt" in text
+    Path("run.yaml").write_text(text)
+    train: Any = load_run("run.yaml").data.train
+    units = {each["name"]: each["ids"] for each in train["features"] if "ids" in each}
+    assert units == {"event_time": "milliseconds", "unix_time": "seconds", "created_at": "seconds"}
+    assert train["dense"] == ["price"]
+    spec = spec_from_raw(train, "the draft")
+    make_vocabularies([spec], Path("vocabularies"))
+    with open_dataset(spec).batches(rank=0, world_size=1, batch_size=300, seed=0) as batches:
+        ids = next(batches).ids
+    assert [set(ids[name].values.tolist()) for name in units] == [{10}] * 3, "hours"
+
+
 def test_hashed_ids_of_64_bits_are_ids():
     Path("h.csv").write_text("user,clicked\n" + "".join(f"{2**64 - 1 - at % 9},{at % 2}\n" for at in range(90)))
     assert "- {name: user, vocabulary: vocabularies/user.arrow}    # 9 different values" in drafted_run("h.csv", "r")

@@ -153,7 +153,7 @@ def _transforms(column: LookedColumn) -> list[str]:
 def _feature(column: LookedColumn) -> str:
     name = _quoted(column.name)
     if column.kind == "time":
-        return f"{{name: {name}, ids: seconds}}    # {_seen(column)}"
+        return f"{{name: {name}, ids: {'milliseconds' if column.milliseconds else 'seconds'}}}    # {_seen(column)}"
     separator = "" if column.separator is None else f', separator: "{column.separator}"'
     file = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in column.name)
     return f"{{name: {name}, vocabulary: vocabularies/{file}.arrow{separator}}}    # {_seen(column)}"

@@ -228,6 +228,8 @@ def _numbers(values: Any, kind: Any, what: str, *, whole: bool) -> Any:
         return values.to_numpy(zero_copy_only=False)
     wanted = "whole numbers, or lists of them" if whole else "numbers, or lists of them"
     fix = "; give its feature a vocabulary (docs/vocabularies.md)" if whole and "string" in str(kind) else ""
+    if types.is_floating(values.type):
+        fix = "; floats are taken for ids where all of them are whole and below 2^53, above which they have lost digits"
     raise CorruptFile(f"{what} holds {kind}; it must hold {wanted}{fix}")
 
 

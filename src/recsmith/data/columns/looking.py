@@ -8,11 +8,13 @@ from recsmith._types import noun
 from recsmith.data.arrow import pyarrow
 from recsmith.data.columns.times import are_times
 
-SHOWN, SHOWN_TEXT = 3, 24  # values that are shown of a column, and characters of one
+SHOWN, SHOWN_TEXT = 3, 32  # values that are shown of a column, and characters of one
 SEPARATORS = ("|", ";", ",")
 LABELS = ("label", "labels", "target", "y", "click", "clicked", "is_click", "liked", "converted", "rating", "stars")
 TIMES = re.compile(r"(^|_)(time|timestamp|date|ts|when|at)($|_)|time$|date$", re.IGNORECASE)
-SECONDS = (5e8, 5e9)  # of times since 1970 that are whole numbers: 1985 to 2128
+SECONDS = (5e8, 5e9)  # of times since 1970 that are numbers: 1985 to 2128
+A_MILLISECOND = 1e-3  # in seconds
+EXACT = 2.0**53  # below it, a float holds any whole number
 SKEWED = 100  # times its median that the largest value of a column is, from which on its logarithm is better read
 
 Kind = Literal["value", "list", "text list", "time", "number", "nothing"]
@@ -38,6 +40,11 @@ class LookedColumn:
     skewed: bool = False
     least: float | None = None
     most: float | None = None
+
+    @property
+    def milliseconds(self) -> bool:
+        """Whether a column of times holds numbers of milliseconds."""
+        return self.kind == "time" and self.least is not None and self.least > SECONDS[1]
 
 
 def looked_at(table: Any) -> tuple[LookedColumn, ...]:
@@ -71,24 +78,39 @@ def _look(name: str, column: Any) -> LookedColumn:
     if types.is_temporal(kind):
         return _made(name, values, "time")
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return _look_at_numbers(name, values)
+        return _look_at_numbers(name, values, bool(column.null_count))
     return _look_at_text(name, values)
 
 
-def _look_at_numbers(name: str, values: Any) -> LookedColumn:
+def _look_at_numbers(name: str, values: Any, gaps: bool) -> LookedColumn:
+    """gaps: whether there are nulls, beside which pandas keeps whole numbers as floats."""
     arrow = pyarrow()
-    whole = arrow.types.is_integer(values.type)
     as_float = values.cast(arrow.float64(), safe=False)
+    if odd := arrow.compute.sum(arrow.compute.invert(arrow.compute.is_finite(as_float))).as_py():
+        why = f"{odd:,} of {len(values):,} values are NaN or infinite, and such rows are corrupt; write null for them"
+        return LookedColumn(name=name, kind="nothing", distinct=0, why=why)
+    whole = arrow.types.is_integer(values.type) or (gaps and _are_whole(as_float))
     span = arrow.compute.min_max(as_float).as_py()
     least, most = float(span["min"]), float(span["max"])
     figures = {"least": least, "most": most, "zero_one": {least, most} <= {0.0, 1.0} and len(values.unique()) <= 2}
-    if whole and SECONDS[0] < least and most < SECONDS[1] and TIMES.search(name):
+    units = (1, A_MILLISECOND) if whole else (1,)
+    if TIMES.search(name) and any(SECONDS[0] < least * unit and most * unit < SECONDS[1] for unit in units):
         return _made(name, values, "time", **figures)
     if whole:
-        return _made(name, values, "value", **figures)
+        return _made(
+            name, values if arrow.types.is_integer(values.type) else as_float.cast("int64"), "value", **figures
+        )
     median = float(arrow.compute.quantile(as_float, 0.5)[0].as_py())
     skewed = least >= 0 and most > SKEWED * max(median, 1e-9)
     return _made(name, values, "number", skewed=skewed, **figures)
+
+
+def _are_whole(values: Any) -> bool:
+    """Whether floats are whole numbers, all of them, and exact."""
+    arrow = pyarrow()
+    exact = arrow.compute.less(arrow.compute.abs(values), EXACT)
+    same = arrow.compute.equal(values, arrow.compute.floor(values))
+    return bool(arrow.compute.all(arrow.compute.and_(exact, same)).as_py())
 
 
 def _look_at_text(name: str, values: Any) -> LookedColumn:

@@ -78,9 +78,7 @@ def test_a_day_that_has_not_ended_is_told_of(monday: Run, tmp_path: Path):
     stopped = tmp_path / "stopped"
     shutil.copytree(monday.output, stopped)
     shutil.rmtree(stopped / "model")
-    told = (
-        f"the run of '{stopped}' has not ended, and its own command trains what is left of it; what its"
-    )
+    told = f"the run of '{stopped}' has not ended, and its own command trains what is left of it; what its"
     assert [each[: len(told)] for each in said_of(stopped)] == [told]
     first = sorted(Path(monday.output, "checkpoints").iterdir())[0]
     assert said_of(Path(monday.output)) == said_of(first) == [], "an earlier checkpoint of a run that is complete"
