@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from recsmith.errors import CorruptFile, UsageError, printable_json
-from recsmith.files.parsing import Raw, lines_of, parse
+from recsmith.files.parsing import Raw, lines_of, parse, parse_json
 from recsmith.files.settings import setting_of
 from recsmith.files.texts import read_text
 from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator
@@ -51,6 +51,11 @@ def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
 def read_raw(source: str, schema: str) -> Raw:
     """What a file of a schema holds ('-' is stdin), without its `schema` line; CorruptFile where it is of another."""
     return check_schema(parse(read_text(source), source), schema, source)
+
+
+def read_json(source: str) -> object:
+    """What a file of JSON holds ('-' is stdin), of any schema or none; CorruptFile where it is no strict JSON."""
+    return parse_json(read_text(source), source)
 
 
 def decode(noun: type[Noun], raw: object, source: str, settings: Sequence[str] = ()) -> Noun:

@@ -8,7 +8,7 @@ from typing import cast
 from recsmith._types import noun
 from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, check_schema, decode, is_regular_file, parse_json, read_text, write_text
+from recsmith.files import Raw, check_schema, decode, is_regular_file, read_json, write_text
 from recsmith.measuring.columns import SCHEMA, MeasurementKind
 
 ABOUT_NAME = "about.json"
@@ -62,7 +62,7 @@ def load_about(path: Path) -> About:
         raise UsageError(f"'{path}' holds no measurements (no about.json); `recsmith measure compute` makes them")
     source = str(file)
     try:
-        return decode(About, check_schema(cast(Raw, parse_json(read_text(source), source)), SCHEMA, source), source)
+        return decode(About, check_schema(cast(Raw, read_json(source)), SCHEMA, source), source)
     except CorruptFile as error:
         raise CorruptFile(f"{error}; move the folder away and measure again") from None
 

@@ -12,8 +12,7 @@ from recsmith.files import (
     decode,
     dump_json,
     encode,
-    parse_json,
-    read_text,
+    read_json,
     source_text,
     starts_with_schema,
     write_text,
@@ -49,7 +48,7 @@ def load_certificate(source: Source) -> Certificate:
         CorruptFile: it is no certificate, or was changed after it was written.
     """
     named = source_text(source, "a certificate")
-    raw = parse_json(read_text(named), named)
+    raw = read_json(named)
     if not isinstance(raw, dict):
         raise CorruptFile(f"'{named}' holds no certificate; write one with `recsmith plan ... --certificate FILE`")
     body = check_schema(raw, SCHEMA, named)  # pyright: ignore[reportUnknownArgumentType]

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from recsmith._types import record
 from recsmith.errors import CorruptFile
-from recsmith.files import LARGEST_FILE, read_bytes, read_text
-from recsmith.files.parsing import parse_json
+from recsmith.files import LARGEST_FILE, read_bytes, read_json
 
 MICRO = 1e-6  # seconds of Chrome's unit
 STEP = "ProfilerStep#"
@@ -183,7 +182,7 @@ def first_uses(path: Path) -> dict[int, int]:
         CorruptFile: it is cut short, or of another version of PyTorch.
     """
     source = str(path)
-    raw: Any = parse_json(read_text(source), source)
+    raw: Any = read_json(source)
     schema, nodes = (raw.get("schema"), raw.get("nodes")) if isinstance(raw, dict) else (None, None)
     if not isinstance(schema, str) or not schema.startswith(KNOWN) or not isinstance(nodes, list):
         raise CorruptFile(

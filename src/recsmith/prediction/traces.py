@@ -6,7 +6,7 @@ from statistics import median
 
 from recsmith._types import Source, record
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import check_schema, decode, parse_json, read_text
+from recsmith.files import check_schema, decode, read_json
 from recsmith.files.parsing import Raw
 from recsmith.prediction.captures import ABOUT_SCHEMA, CaptureAbout, about_name, graph_name, trace_name
 from recsmith.prediction.extraction import joined, rank_steps
@@ -113,7 +113,7 @@ def _abouts(path: Path) -> list[CaptureAbout]:
 
 def _about(path: Path) -> CaptureAbout:
     source = str(path)
-    raw = parse_json(read_text(source), source)
+    raw = read_json(source)
     if not isinstance(raw, dict):
         raise CorruptFile(f"'{source}' holds no object; {AGAIN}")
     about: Raw = raw  # pyright: ignore[reportUnknownVariableType]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from recsmith._types import Ints
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import dump_json, parse_json, read_text, write_text
+from recsmith.files import dump_json, read_json, write_text
 from recsmith.streaming.sketches import IdSketch
 
 FOLDER = "watch"
@@ -122,7 +122,7 @@ def _files(output: Path) -> list[tuple[int, Path]]:
 
 
 def _read(file: Path) -> list[tuple[str, IdSketch]]:
-    raw = parse_json(read_text(str(file)), str(file))
+    raw = read_json(str(file))
     if not isinstance(raw, dict):
         raise CorruptFile(f"'{file}' holds no sketches; it is damaged: remove it")
     odd = next((name for name, each in raw.items() if not isinstance(each, dict)), None)

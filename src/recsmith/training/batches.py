@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.distributed as dist
 from torchrec.streamable import Pipelineable
 
 from recsmith.data import Batch, Dataset
 from recsmith.data.deduplication import expanded
+from recsmith.training.run import Run
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources.protocol import BatchSource, State
 from recsmith.training.tables.features import Features
@@ -120,6 +122,16 @@ def training_batches(
             if isinstance(batches, Generator):
                 batches.close()
         over = more is None or step - first < more
+
+
+def batches_here(
+    run: Run, source: BatchSource, features: Features, *, step: int, state: State | None
+) -> Iterator[TrainingBatch]:
+    """The batches of a run on this rank of a job, after so many steps and from a state of the source on."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    return training_batches(
+        source, run.data.batch_sizes(ranks), features, rank=rank, ranks=ranks, state=state, step=step
+    )
 
 
 def evaluation_batches(

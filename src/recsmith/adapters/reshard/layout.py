@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recsmith._types import Source, record
 from recsmith.errors import CorruptFile, PlanMismatch, UsageError
-from recsmith.files import check_schema, parse_json, read_text, source_text, write_text
+from recsmith.files import check_schema, read_json, source_text, write_text
 from recsmith.plans import Placement, Plan, load_plan
 from recsmith.sharding import Shard
 from recsmith.workloads import Table
@@ -120,7 +120,7 @@ def check_fingerprint(folder: Path, plan: Plan) -> None:
     path = folder / FINGERPRINT
     if not path.exists():
         return
-    raw = parse_json(read_text(str(path)), str(path))
+    raw = read_json(str(path))
     found = check_schema(raw, SCHEMA, str(path)).get("fingerprint") if isinstance(raw, dict) else None
     if not isinstance(found, str):
         raise CorruptFile(f"'{path}' names no fingerprint; delete it, then the shards alone are compared")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.errors import RecSmithError
-from recsmith.files import decode, dump_json, encode, parse_json, read_text, replace_file
+from recsmith.files import decode, dump_json, encode, parse_json, read_json, replace_file
 from recsmith.jobs.hosts.rounds import HostAgent
 from recsmith.jobs.machine import listener
 
@@ -133,7 +133,7 @@ class HostPings:
 
     def _look_at(self, key: str, file: Path) -> None:
         if key not in self.others:
-            found = decode(HostAgent, parse_json(read_text(str(file)), str(file)), str(file))
+            found = decode(HostAgent, read_json(str(file)), str(file))
             self.others[key] = AskedHost(found, time.monotonic())
         asked, touch = self.others[key], file.stat().st_mtime
         if touch != asked.touch:

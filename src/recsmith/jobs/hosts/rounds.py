@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from recsmith._types import noun
-from recsmith.files import decode, dump_json, encode, parse_json, read_text, replace_file
+from recsmith.files import decode, dump_json, encode, read_json, replace_file
 
 HOSTS = "hosts"  # the folder of a run's output where its hosts meet
 ROUND_FILE = "round.json"
@@ -53,7 +53,7 @@ class HostRound:
 def read_round(folder: Path) -> HostRound | None:
     """The newest round of a folder; None where there was none yet."""
     file = folder / ROUND_FILE
-    return decode(HostRound, parse_json(read_text(str(file)), str(file)), str(file)) if file.exists() else None
+    return decode(HostRound, read_json(str(file)), str(file)) if file.exists() else None
 
 
 def write_round(folder: Path, made: HostRound) -> None:

@@ -12,7 +12,15 @@ import numpy as np
 
 from recsmith._types import Source, noun
 from recsmith.errors import UsageError, check_rules
-from recsmith.files import check_schema, decode, dump_json, encode, parse_json, read_text, source_text, write_text
+from recsmith.files import (
+    check_schema,
+    decode,
+    dump_json,
+    encode,
+    read_json,
+    source_text,
+    write_text,
+)
 from recsmith.prediction.kernels import figures_of
 from recsmith.prediction.operators import KINDS
 
@@ -74,7 +82,7 @@ class KernelMeasurements:
 def load_times(source: Source) -> KernelMeasurements:
     """The kernel times of a file; UsageError or CorruptFile where it is none."""
     name = source_text(source, "kernel times")
-    raw: Any = parse_json(read_text(name), name)
+    raw: Any = read_json(name)
     if not isinstance(raw, dict):
         raise UsageError(f"'{name}' holds no kernel times; `recsmith measure kernels` makes them")
     return decode(KernelMeasurements, check_schema(raw, TIMES_SCHEMA, name), name)

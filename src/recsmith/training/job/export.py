@@ -22,7 +22,7 @@ from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.data.columns.rows import keep_vocabularies
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, check_is_file, dump_json, parse_json, read_text, write_text
+from recsmith.files import Raw, check_is_file, dump_json, read_json, write_text
 from recsmith.files.writable import whole_folder
 from recsmith.training.job.card import CARD, described, keep_files
 from recsmith.training.job.sharded import ShardedJob
@@ -91,7 +91,7 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
         for name, tensor in changed.items():
             arrays[name][_window((0,) * tensor.dim(), tensor)] = as_array(tensor.cpu())
         del arrays
-        raw = parse_json(read_text(str(partial / CARD)), str(partial / CARD))
+        raw = read_json(str(partial / CARD))
         write_text(str(partial / CARD), dump_json({**cast(Raw, raw), **card}))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import NoPlanFound, RecSmithError
-from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, replace_file
+from recsmith.files import Raw, decode, dump_json, encode, read_json, replace_file
 from recsmith.jobs.hosts.rounds import HostAgent, HostRound
 from recsmith.planning.replan import replan
 from recsmith.plans import Plan, load_plan
@@ -196,7 +196,7 @@ def _running(folder: Path, output: Path) -> Plan | None:
 
 def _noted(folder: Path) -> RunningHosts | None:
     file = folder / RUNNING
-    return decode(RunningHosts, parse_json(read_text(str(file)), str(file)), str(file)) if file.exists() else None
+    return decode(RunningHosts, read_json(str(file)), str(file)) if file.exists() else None
 
 
 def _places(folder: Path, plan: Plan, there: HostRound) -> dict[int, int]:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from recsmith.files import Raw, encode
 from recsmith.plans import Plan
 from recsmith.scoring.scores import Scores, scores_text
-from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.batches import TrainingBatch, batches_here
 from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.evaluating import score
 from recsmith.training.job.log import RunLog, StepTimes
@@ -88,11 +88,7 @@ class TrainingJob:
 
     def batches_of(self, source: BatchSource, state: State | None = None) -> Iterator[TrainingBatch]:
         """This rank's batches of a source, in the steps that come next. state: from where on; None: its beginning."""
-        ranks = dist.get_world_size()
-        return training_batches(
-            source, self.run.data.batch_sizes(ranks), self.features, rank=dist.get_rank(), ranks=ranks, state=state,
-            step=self.progress.step,
-        )  # fmt: skip
+        return batches_here(self.run, source, self.features, step=self.progress.step, state=state)
 
     @property
     def batch_size(self) -> int:

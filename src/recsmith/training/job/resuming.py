@@ -20,7 +20,7 @@ from recsmith.adapters.chunk_bytes import RowReader
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, check_rules, too_small
-from recsmith.files import Raw, decode, parse_json, read_text
+from recsmith.files import Raw, decode, read_json
 from recsmith.plans import Plan, load_plan
 from recsmith.training.job.sharded import ShardedJob, table_of
 from recsmith.training.random_states import restore_random_states
@@ -182,7 +182,7 @@ class Saved:
         return [begun, f"changed since that checkpoint: {', '.join(told)}"] if told else [begun]
 
     def _json(self, name: str) -> Raw:
-        raw = parse_json(read_text(str(self.folder / name)), str(self.folder / name))
+        raw = read_json(str(self.folder / name))
         if not isinstance(raw, dict):
             raise CorruptFile(f"'{self.folder / name}' holds no object, as every checkpoint's does; it is damaged")
         return raw

@@ -18,7 +18,7 @@ from recsmith.jobs.hosts.rank import in_hosts, this_round
 from recsmith.jobs.hosts.rounds import HOSTS, HostRound
 from recsmith.plans import Plan, plan_from_raw, plan_to_raw, save_plan
 from recsmith.scoring.scores import Scores
-from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.batches import TrainingBatch, batches_here
 from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import keep_files
 from recsmith.training.job.checkpoints import Checkpoints
@@ -179,11 +179,8 @@ def progress_from(raw: Raw, where: str) -> Progress:
 
 def batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
     """The batches of this rank that come after the progress."""
-    ranks, distinct = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
-    return training_batches(
-        dealt_source(distinct, parts.run), parts.run.data.batch_sizes(ranks), parts.features, rank=dist.get_rank(),
-        ranks=ranks, state=progress.position, step=progress.step,
-    )  # fmt: skip
+    source = dealt_source(with_distinct(parts.source, parts.features.groups), parts.run)
+    return batches_here(parts.run, source, parts.features, step=progress.step, state=progress.position)
 
 
 def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:

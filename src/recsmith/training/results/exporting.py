@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from recsmith.data.columns.rows import RawRowReader
 from recsmith.errors import UsageError
-from recsmith.files import Raw, Source, dump_json, parse_json, read_text, source_text, write_text
+from recsmith.files import Raw, Source, dump_json, read_json, source_text, write_text
 from recsmith.files.writable import whole_folder
 from recsmith.training.job.card import CARD, ONNX_FILE, StoredTables, read_card, trained_model
 
@@ -57,6 +57,6 @@ def export_model(
     with whole_folder(target) as partial:
         shutil.copytree(model, partial, dirs_exist_ok=True, ignore=beside)
         write_quantised(model, partial, "fp16" if tables == "fp16" else "int8")
-        raw = cast(Raw, parse_json(read_text(str(partial / CARD)), str(partial / CARD)))
+        raw = cast(Raw, read_json(str(partial / CARD)))
         write_text(str(partial / CARD), dump_json({**raw, "tables": tables}))
     return names

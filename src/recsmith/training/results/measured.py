@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from recsmith.errors import CorruptFile
-from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.files import Raw, decode, dump_json, encode, read_json, write_text
 from recsmith.training.run import Run, run_to_raw
 
 FILE, REACHED = "measured.json", "measured"
@@ -26,7 +26,7 @@ def reached_before(folder: Path, settings: Raw, noun: type[Reached]) -> Reached 
     file = folder / FILE
     if not file.exists():
         return None
-    raw = parse_json(read_text(str(file)), str(file))
+    raw = read_json(str(file))
     if not isinstance(raw, dict) or {key: raw.get(key) for key in settings} != settings:
         raise CorruptFile(f"'{file}' was measured with other settings; give another folder, or remove this one")
     return decode(noun, raw.get(REACHED), str(file))

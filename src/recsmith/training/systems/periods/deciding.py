@@ -9,7 +9,7 @@ from recsmith._components import parsed
 from recsmith._types import noun
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import UsageError
-from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.files import Raw, decode, dump_json, encode, read_json, write_text
 from recsmith.training.results.arms import judged
 from recsmith.training.run import Run
 from recsmith.training.systems.periods.arms import first_judged, replay
@@ -62,7 +62,7 @@ def read_decision(file: Path, auto: AutoUpdate) -> Decision:
         CorruptFile: the file is damaged.
         UsageError: it is none of the arms that `auto` has now.
     """
-    found = decode(Decision, parse_json(read_text(str(file)), str(file)), str(file))
+    found = decode(Decision, read_json(str(file)), str(file))
     if auto.arms.get(found.arm) != found.update:
         raise UsageError(
             f"'{file}' says that {found.arm} pays, {found.update}, and data.periods.update: auto has "

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import Raw, decode, locked_folder, parse_json, read_text
+from recsmith.files import Raw, decode, locked_folder, read_json
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK
@@ -180,7 +180,7 @@ def _alive(folder: Path) -> Generator[Sequence[int]]:
 
 def read_place(file: Path) -> Raw:
     """Where the servers of a job are, as it told, and its run; CorruptFile where the file says something else."""
-    raw, source = parse_json(read_text(str(file)), str(file)), str(file)
+    raw, source = read_json(str(file)), str(file)
     told = cast(Raw, raw) if isinstance(raw, dict) else {}
     place, meet = decode(ServerPlace, told.get("place"), source), told.get("meet")
     run, processes = told.get("run"), told.get("processes")

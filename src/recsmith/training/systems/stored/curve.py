@@ -13,7 +13,7 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_json, read_text, write_text
 from recsmith.scoring.scores import known_score, mean_within
 from recsmith.training.launch.launching import train
 from recsmith.training.results.points import CompressionPoint
@@ -153,5 +153,5 @@ def _check_run(run: Run, fields: dict[str, Any], folder: Path) -> None:
     if not mark.exists():
         write_text(str(mark), text)
         return
-    if parse_json(read_text(str(mark)), str(mark)) != json.loads(text):
+    if read_json(str(mark)) != json.loads(text):
         raise UsageError(f"'{folder}' holds trainings of another run or of other rules; give an empty folder")
