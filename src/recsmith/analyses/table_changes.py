@@ -43,46 +43,8 @@ def switches_of(
     running: whether a plan runs, so that another may be made. aim: devices are changed where they or money count.
     too_long: whether a step is over its limit, so that a smaller batch and more devices are tried.
     """
-    found: list[TableSwitch] = []
-    if running:
-        memory = " --hbm SIZE" if aim.objective == "memory" else ""
-        made = Switch(
-            name=NEW_PLAN,
-            change=f"recsmith plan {named.tables} --cluster {named.cluster}{memory} -o plan.json",
-            quality="exact", page="how-it-works.md", edits={"plan": "new"},
-        )  # fmt: skip
-        found.append(TableSwitch(made, lambda work, where: (work, where), planned=True))
-    if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
-        made = Switch(
-            name="fp16 and bf16 between devices",
-            change="QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.BF16) in TorchRec; in a "
-            "file of tables comm_dtype: fp16 and backward_comm_dtype: bf16; in a run comms: {forward: fp16, "
-            "backward: bf16}",
-            quality="not measured", page="files.md", edits={"comm_dtype": "fp16", "backward_comm_dtype": "bf16"},
-        )  # fmt: skip
-        found.append(TableSwitch(made, _short_messages))
-    if tables.index_dedup == "off" and not all(table.pooled for table in tables.tables):
-        made = Switch(
-            name="equal ids once", edits={"index_dedup": "on"},
-            change="use_index_dedup=True of TorchRec's EmbeddingCollectionSharder; in a file of tables index_dedup: on",
-            quality="exact but for the order in which gradients of a row are summed", page="files.md",
-        )  # fmt: skip
-        found.append(TableSwitch(made, lambda work, where: (replace(work, index_dedup="on"), where)))
-    if any(table.data_type == "fp32" for table in tables.tables):
-        made = Switch(
-            name="tables in fp16", edits={"tables.data_type": "fp16"},
-            change="data_type=DataType.FP16 of every table's config in TorchRec; in a file of tables data_type: fp16",
-            quality="fp16 was not measured; weights of bf16 alone lose up to 2.4 points of AUC at small learning rates",
-            page="precision.md",
-        )  # fmt: skip
-        found.append(TableSwitch(made, _half_tables))
-    if other := ROW_WISE.get(tables.optimizer):
-        made = Switch(
-            name=f"optimizer {other}", change=f"optimizer: {other}", quality="not measured", page="memory.md",
-            edits={"optimizer": other},
-        )  # fmt: skip
-        found.append(TableSwitch(made, _with_optimizer(other)))
     whole = cluster.replication is None and not isinstance(cluster.hbm_bytes, tuple)
+    found = [*([_new_plan(aim, named)] if running else []), *_other_tables(tables, cluster)]
     if whole and cluster.hosts > 1:
         parts = (2,) if aim == STEP else (2, 4)
         found += [_groups(cluster.world_size // each) for each in parts if cluster.hosts % each == 0]
@@ -94,6 +56,51 @@ def switches_of(
     elif whole and too_long:
         found += _other_devices(tables, cluster, QUARTERS[-1:])
     return found
+
+
+def _new_plan(aim: Aim, named: JobNames) -> TableSwitch:
+    """Placements made anew."""
+    memory = " --hbm SIZE" if aim.objective == "memory" else ""
+    made = Switch(
+        name=NEW_PLAN,
+        change=f"recsmith plan {named.tables} --cluster {named.cluster}{memory} -o plan.json",
+        quality="exact", page="how-it-works.md", edits={"plan": "new"},
+    )  # fmt: skip
+    return TableSwitch(made, lambda work, where: (work, where), planned=True)
+
+
+def _other_tables(tables: Workload, cluster: Cluster) -> Iterator[TableSwitch]:
+    """Other messages, lookups, data types and optimizers of the tables."""
+    if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
+        made = Switch(
+            name="fp16 and bf16 between devices",
+            change="QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.BF16) in TorchRec; in a "
+            "file of tables comm_dtype: fp16 and backward_comm_dtype: bf16; in a run comms: {forward: fp16, "
+            "backward: bf16}",
+            quality="not measured", page="files.md", edits={"comm_dtype": "fp16", "backward_comm_dtype": "bf16"},
+        )  # fmt: skip
+        yield TableSwitch(made, _short_messages)
+    if tables.index_dedup == "off" and not all(table.pooled for table in tables.tables):
+        made = Switch(
+            name="equal ids once", edits={"index_dedup": "on"},
+            change="use_index_dedup=True of TorchRec's EmbeddingCollectionSharder; in a file of tables index_dedup: on",
+            quality="exact but for the order in which gradients of a row are summed", page="files.md",
+        )  # fmt: skip
+        yield TableSwitch(made, lambda work, where: (replace(work, index_dedup="on"), where))
+    if any(table.data_type == "fp32" for table in tables.tables):
+        made = Switch(
+            name="tables in fp16", edits={"tables.data_type": "fp16"},
+            change="data_type=DataType.FP16 of every table's config in TorchRec; in a file of tables data_type: fp16",
+            quality="fp16 was not measured; weights of bf16 alone lose up to 2.4 points of AUC at small learning rates",
+            page="precision.md",
+        )  # fmt: skip
+        yield TableSwitch(made, _half_tables)
+    if other := ROW_WISE.get(tables.optimizer):
+        made = Switch(
+            name=f"optimizer {other}", change=f"optimizer: {other}", quality="not measured", page="memory.md",
+            edits={"optimizer": other},
+        )  # fmt: skip
+        yield TableSwitch(made, _with_optimizer(other))
 
 
 def _batch(name: str, times: int, over: int, tables: Workload) -> TableSwitch:
