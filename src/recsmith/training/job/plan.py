@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,9 +49,7 @@ COUNTED = 1024  # samples in which ids are counted where the data does not say h
 
 def agreed_plan(parts: Unsharded, before: Plan | None, ranks_per_host: int) -> Plan:
     """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
-    ranks = dist.get_world_size()
-    made = from_rank_0(lambda: plan_to_raw(plan_to_go_on(parts, before, ranks, ranks_per_host)))
-    return plan_from_raw(made, "rank 0's plan")
+    return _of_rank_0(lambda: plan_to_go_on(parts, before, dist.get_world_size(), ranks_per_host))
 
 
 def agreed_anew(parts: Unsharded, running: Plan, ranks_per_host: int, proposed: Plan | None) -> Plan:
@@ -68,14 +66,22 @@ def agreed_anew(parts: Unsharded, running: Plan, ranks_per_host: int, proposed: 
         check_loadable(running, plan)
         return plan
 
+    return _of_rank_0(make)
+
+
+def _of_rank_0(make: Callable[[], Plan]) -> Plan:
+    """The plan that rank 0 makes, on every rank."""
     return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
 
 
-def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_host: int) -> Plan:
-    """The plan of a run: that of its checkpoint where it still fits and no other is given, else made or read here."""
+def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_host: int | None = None) -> Plan:
+    """The plan of a run: that of its checkpoint where it still fits and no other is given, else made or read here.
+
+    ranks_per_host: none: all of them.
+    """
     if before is not None and parts.run.plan in MADE_HERE and before.cluster.job_world_size == ranks:
         return before
-    return plan_here(parts, ranks, ranks_per_host, before)
+    return plan_here(parts, ranks, ranks_per_host or ranks, before)
 
 
 def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | None = None) -> Plan:

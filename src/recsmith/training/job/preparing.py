@@ -38,7 +38,6 @@ from recsmith.training.sources.protocol import State
 
 SEEN = 64  # samples that are looked at before a run starts
 PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, plan of the checkpoint, ranks that hold them)
-Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -82,24 +81,9 @@ class PreparedRun:
         ]
 
 
-def made_here(parts: Unsharded, before: Plan | None, holders: int) -> Plan:
-    """The plan of a run that one process prepares for all ranks, as if these were of this machine."""
-    return plan_to_go_on(parts, before, holders, holders)
-
-
-def done_here(check: Check) -> None:
-    """Have this process check something."""
-    check()
-
-
-def done_by_rank_0(check: Check) -> None:
-    """Have rank 0 check something, on every rank of a job: all raise what it raises."""
-    from_rank_0(lambda: check() or {})
-
-
 def prepare(
     run: Run, ranks: int, *, saved: Saved | None = None, parts: Unsharded | None = None,
-    plan_by: PlanMaker = made_here, check_by: Callable[[Check], None] = done_here, priced: bool = False,
+    plan_by: PlanMaker = plan_to_go_on, together: bool = False, priced: bool = False,
 ) -> PreparedRun:  # fmt: skip
     """Prepare a run that so many ranks train.
 
@@ -108,8 +92,8 @@ def prepare(
         ranks: that train.
         saved: the checkpoint that training goes on from; choices that were `auto` stay as they are there.
         parts: data and model, where they are built already, of the run `as_saved`.
-        plan_by: makes the plan of the ranks that hold the tables, or knows it.
-        check_by: lets one process look at what all ranks would see alike.
+        plan_by: makes the plan of the ranks that hold the tables, or knows it; as if they were of this machine.
+        together: all ranks of a job prepare it, of which rank 0 looks at what all would see alike.
         priced: predict the step, whether a decision needs it or not.
 
     Raises:
@@ -118,15 +102,19 @@ def prepare(
         PlanMismatch: the plan is of other tables.
         Infeasible, NoPlanFound: the tables do not fit.
     """
+
+    def check(of_all: Callable[[], None]) -> None:
+        from_rank_0(lambda: of_all() or {}) if together else of_all()
+
     parts = parts or unsharded(as_saved(run, saved))
     held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
-    check_by(lambda: check_data(parts))
+    check(lambda: check_data(parts))
     plan = plan_by(replace(parts, run=held), saved.plan if saved else None, holders)
     if saved is not None:
         check_goes_on(parts, saved, plan, ranks)
     made = _decided(parts, plan, saved.run if saved else None, ranks, priced=priced)
     if saved is not None:
-        check_by(lambda: check_job(made.run, saved, parts))
+        check(lambda: check_job(made.run, saved, parts))
     return PreparedRun(
         made.run, made.comms, ranks, parts, parts.parameters, saved, plan, made.priced, made.shapes, made.step,
         (*parts.told, *made.told), made.lengths,

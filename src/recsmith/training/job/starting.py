@@ -29,7 +29,7 @@ from recsmith.training.job.live import LiveState, moved_line
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
-from recsmith.training.job.preparing import PreparedRun, done_by_rank_0, predicted_step, prepare
+from recsmith.training.job.preparing import PreparedRun, predicted_step, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, kept_in
 from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device, set_steps, settle, shard
 from recsmith.training.optimizers.building import set_schedule
@@ -88,9 +88,11 @@ def prepared(
     def plan_by(parts: Unsharded, before: Plan | None, _: int) -> Plan:
         if there is None or plan is not None:
             return plan or agreed_plan(parts, before, ranks_per_host())
-        return agreed_of_hosts(parts, before, there, saved, changes)
+        placed, change = agreed_of_hosts(parts, before, there, saved)
+        changes.extend([change] if change else [])
+        return placed
 
-    made = prepare(run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0, plan_by=plan_by)
+    made = prepare(run, dist.get_world_size(), saved=saved, together=True, plan_by=plan_by)
     predicted = predicted_step(made) if dist.get_rank() == 0 else None
     run, parts, progress = made.run, made.parts, progress_of(saved)
     found = [(system, system.attached(run, parts.task.model)) for system in systems()]
@@ -144,9 +146,9 @@ def _tell_moved(log: RunLog, live: LiveState, progress: Progress, took_s: float)
 
 
 def agreed_of_hosts(
-    parts: Unsharded, before: Plan | None, there: HostRound, saved: Saved | None, changes: list[HostChange]
-) -> Plan:
-    """The plan of a round of hosts, made by rank 0; what has changed of hosts is added to `changes`."""
+    parts: Unsharded, before: Plan | None, there: HostRound, saved: Saved | None
+) -> tuple[Plan, HostChange | None]:
+    """The plan of a round of hosts, made by rank 0, and what has changed of hosts."""
 
     def make() -> dict[str, Any]:
         folder, step = Path(parts.run.output) / HOSTS, saved.progress["step"] if saved else 0
@@ -154,8 +156,8 @@ def agreed_of_hosts(
         return {"plan": plan_to_raw(plan), "change": change and spell_out(change)}
 
     made = from_rank_0(make)
-    changes += [decode(HostChange, made["change"], "rank 0's plan")] if made["change"] else []
-    return plan_from_raw(made["plan"], "rank 0's plan")
+    change = decode(HostChange, made["change"], "rank 0's plan") if made["change"] else None
+    return plan_from_raw(made["plan"], "rank 0's plan"), change
 
 
 def progress_of(saved: Saved | None) -> Progress:

@@ -8,7 +8,6 @@ import torch
 
 from recsmith.adapters.topology import device_type
 from recsmith.plans import Plan
-from recsmith.training.job.preparing import done_here, made_here
 from recsmith.training.job.run_step import (
     RankMemory,
     check_memory,
@@ -48,7 +47,7 @@ def described_array(made: Run) -> DryRun:
         check_run(each, here)
     array = unsharded_array(made, source, without=list(read_ended(Path(made.output), made).ended))
     saved = newest_of_members({each.name: each.run for each in array.members})
-    prepared = prepared_array(array, saved, ranks, plan_by=made_here, check_by=done_here)
+    prepared = prepared_array(array, saved, ranks)
     plan = planned_as_run(made, prepared.plan)
     shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
     state = dense_state(made, shapes, ranks)

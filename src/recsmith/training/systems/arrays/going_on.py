@@ -1,6 +1,6 @@
 """An array is prepared as any run is, and goes on from the newest step that each of its members has."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import torch.distributed as dist
@@ -11,7 +11,8 @@ from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.going_on import check_goes_on
 from recsmith.training.job.models import Unsharded
-from recsmith.training.job.preparing import Check, PlanMaker, PreparedRun, prepare
+from recsmith.training.job.plan import plan_to_go_on
+from recsmith.training.job.preparing import PlanMaker, PreparedRun, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders, step_name
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.systems.arrays.model import Member, UnshardedArray
@@ -19,8 +20,9 @@ from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, 
 
 
 def prepared_array(
-    array: UnshardedArray, saved: Sequence[Saved], ranks: int, plan_by: PlanMaker, check_by: Callable[[Check], None]
-) -> PreparedRun:
+    array: UnshardedArray, saved: Sequence[Saved], ranks: int, plan_by: PlanMaker = plan_to_go_on, *,
+    together: bool = False,
+) -> PreparedRun:  # fmt: skip
     """The array, prepared as one run: its plan is made for the tables of one member, as wide as those of all.
 
     saved: the checkpoint of each member that training goes on from; none where it begins anew.
@@ -32,7 +34,7 @@ def prepared_array(
         before = saved[0].plan if saved else None  # all members lie alike
         return with_members(plan_by(wide_tables(array), before, holders), array.members)
 
-    made = prepare(array.parts.run, ranks, parts=array.parts, plan_by=plan, check_by=check_by)
+    made = prepare(array.parts.run, ranks, parts=array.parts, plan_by=plan, together=together)
     for member, each in zip(array.members, saved, strict=False):
         alone = Unsharded(member.run, array.parts.source, member.task, array.parts.features)
         check_goes_on(alone, each, member_plan(made.plan, member), ranks)

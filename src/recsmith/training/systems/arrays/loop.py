@@ -29,7 +29,6 @@ from recsmith.training.job.finishing import finish
 from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, log_progress, save, write_once
 from recsmith.training.job.log import RunLog, StepTimes, tell_note
 from recsmith.training.job.plan import agreed_plan
-from recsmith.training.job.preparing import done_by_rank_0
 from recsmith.training.job.sharded import ShardedJob, rank_device
 from recsmith.training.job.starting import (
     batches_from,
@@ -254,7 +253,7 @@ def _prepared(
     named = dict(zip([member.name for member in array.members], checkpoints, strict=True))
     saved, removed = newest_of_all(named) if run.checkpoint else ([], [])
     made = prepared_array(
-        array, saved, dist.get_world_size(), check_by=done_by_rank_0,
+        array, saved, dist.get_world_size(), together=True,
         plan_by=lambda parts, before, _: agreed_plan(parts, before, ranks_per_host()),
     )  # fmt: skip
     plan = made.plan

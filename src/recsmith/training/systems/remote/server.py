@@ -22,7 +22,7 @@ from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.going_on import newest_of
 from recsmith.training.job.plan import agreed_plan
-from recsmith.training.job.preparing import done_by_rank_0, prepare
+from recsmith.training.job.preparing import prepare
 from recsmith.training.job.resuming import CHECKPOINTS
 from recsmith.training.job.sharded import rank_device, shard, table_of
 from recsmith.training.job.starting import progress_of, set_state
@@ -82,7 +82,7 @@ class TableServer:
         folder, settings = Path(run.output) / CHECKPOINTS, run.checkpoint or Checkpointing()
         self.checkpoints = ServerCheckpoints(folder, settings, self.agreement)
         saved = newest_of(run)
-        made = prepare(run, trainers, saved=saved, plan_by=agreed_plan, check_by=done_by_rank_0)
+        made = prepare(run, trainers, saved=saved, plan_by=agreed_plan, together=True)
         self.run, self.plan = made.run, made.plan
         check_servers(self.plan)
         self.job = shard(made.run, self.plan, made.parts.task, rank_device())
