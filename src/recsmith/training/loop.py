@@ -106,10 +106,9 @@ def train_prepared(
                 left_by = train_steps(models, stretch, watchers, ending, times)
                 if left_by is not None or not _steps_left(job):
                     break
-        if not isinstance(left_by, Wish) or left_by.what not in ANEW:
-            _agreed_at_the_end(job, watchers)
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
+        _agreed_at_the_end(job, watchers)
         if times.steps and job.progress.scores is None and left_by != END:  # fewer steps than metrics.every
             models.tell(times, job.total_steps)
         job.progress.step_s, told = watchers.times.usual_s(), watchers.times.tell(job)

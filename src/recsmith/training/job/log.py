@@ -60,7 +60,8 @@ class RunLog:
         self.heard: Callable[[str, Raw], None] | None = None  # called with each line, where watchers hear of them
         if rank:
             return
-        self._forget_after(step)
+        # lines of steps that were lost with the job before, and will be written again
+        self.forget(lambda line: not isinstance(at := line.get("step", 0), int) or at > step)
         if tensorboard:
             self._board = Board(folder / "tensorboard", step + 1)
 
@@ -114,14 +115,6 @@ class RunLog:
         if problem and not self._refused:
             self.say({"note": f"'{self._file}' cannot be written: {problem}; training goes on without its lines"})
         self._refused = problem is not None
-
-    def _forget_after(self, step: int) -> None:
-        """Drop lines of steps that were lost with the job before, and will be written again."""
-
-        def lost(line: Raw) -> bool:
-            return not isinstance(line.get("step", 0), int) or line.get("step", 0) > step
-
-        self.forget(lost)
 
     def forget(self, lost: Callable[[Raw], bool]) -> None:
         """Drop lines of before that are half written, or lost: such as will be written again."""

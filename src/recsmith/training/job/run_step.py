@@ -156,12 +156,6 @@ def history_work(run: Run, plan: Plan, lengths: Ints | None = None) -> HistoryWo
     return work if lengths is None else replace(work, different=_different(lengths, plan.workload.batch_size))
 
 
-def busiest_layers_s(run: Run, plan: Plan, histories: Sequence[Ints]) -> float:
-    """Seconds of the layers of the rank that takes longest, each with histories of its own lengths."""
-    works = [history_work(run, plan, each) for each in histories if len(each)]
-    return max((history_layers_s(each, plan.workload.batch_size) for each in works if each), default=0.0)
-
-
 def _different(lengths: Ints, batch: int) -> float:
     """How many lengths a batch has, where each of its samples is one of these; where it has all of them, how many."""
     _, counts = np.unique(lengths, return_counts=True)

@@ -97,14 +97,9 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *trained_by(run),
         *(part for each in systems() for part in each.placed_parts(run, plan)),
         *core.checkpoint_parts(run),
-        *(grouped_parts(run) if plan.cluster.replication is not None else []),
+        *([core.SeveralGroups(), *model_parts(run.model, tables=run.model.tables), *data_parts(run)]
+          if plan.cluster.replication is not None else []),  # with all that the run is written of
     ]  # fmt: skip
-
-
-def grouped_parts(run: Run) -> list[Part]:
-    """The parts of a run whose plan has sharding groups, with all that the run is written of."""
-    written = [*model_parts(run.model, tables=run.model.tables), *data_parts(run)]
-    return [core.SeveralGroups(), *written]
 
 
 def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:

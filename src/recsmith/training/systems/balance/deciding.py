@@ -14,9 +14,9 @@ from recsmith.analyses.aims import NAMED
 from recsmith.analyses.paying import pays, said_of
 from recsmith.data.dealing import Deal, busiest, dealt
 from recsmith.data.source import by_rows
-from recsmith.prediction.histories import DEALT_S
+from recsmith.prediction.histories import DEALT_S, history_layers_s
 from recsmith.prediction.job_step import JobStep
-from recsmith.training.job.run_step import busiest_layers_s
+from recsmith.training.job.run_step import history_work
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.seams.system import OpenRun
@@ -98,12 +98,12 @@ def _both_steps(made: OpenRun, deal: Deal, looked_at: Sequence[Ints], ranks: int
         return None
     batch = made.priced.workload.batch_size
     seconds = [
-        [busiest_layers_s(made.run, made.priced, _heaviest(deal, lengths, rank_of, ranks))
+        [_busiest_layers_s(made, _heaviest(deal, lengths, rank_of, ranks))
          for rank_of in (_cut(len(lengths), ranks), dealt(deal.work(lengths), ranks))]
         for lengths in looked_at
     ]  # fmt: skip
     stored, even = np.mean(seconds, axis=0).tolist()
-    layers = made.step.layers_s / busiest_layers_s(made.run, made.priced, [made.lengths])  # 1, but of products in bf16
+    layers = made.step.layers_s / _busiest_layers_s(made, [made.lengths])  # 1, but of products in bf16
     beside = _read_beside_s(made, ranks)
     return BothSteps(
         replace(made.step, layers_s=stored * layers, reading_s=max(0.0, made.step.reading_s - beside)),
@@ -147,3 +147,10 @@ def _line(found: WorkOfRanks, both: BothSteps | None, gain: float, ranks: int, *
 def _without(made: OpenRun, said: Any) -> OpenRun:
     """The run without balance, where it says auto."""
     return replace(made, run=replace(made.run, data=replace(made.run.data, balance=None))) if said == "auto" else made
+
+
+def _busiest_layers_s(made: OpenRun, histories: Sequence[Ints]) -> float:
+    """Seconds of the layers of the rank that takes longest, each with histories of its own lengths."""
+    works = [history_work(made.run, made.priced, each) for each in histories if len(each)]
+    batch = made.priced.workload.batch_size
+    return max((history_layers_s(each, batch) for each in works if each), default=0.0)
