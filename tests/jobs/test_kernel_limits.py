@@ -102,6 +102,25 @@ def test_dense_kernels_on_cpu_train_what_the_limits_say() -> None:
         assert _trains(run) == (refusal is None), (data_type, pooling, refusal)
 
 
+def test_copies_on_cpu_run_no_batch_sizes_of_features() -> None:
+    """TorchRec wants one flat answer of such features; FBGEMM's kernel for CPU takes all for one batch."""
+    import torch
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import PoolingMode
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import DenseTableBatchedEmbeddingBagsCodegen
+
+    made = DenseTableBatchedEmbeddingBagsCodegen([(10, 8), (10, 8)], use_cpu=True, pooling_mode=PoolingMode.SUM)
+    answer = made(
+        torch.tensor([1, 2, 3]), torch.tensor([0, 1, 2, 3]), feature_requires_grad=None,
+        batch_size_per_feature_per_rank=[[1], [2]],
+    )  # fmt: skip
+    assert answer.shape != (3 * 8,)
+    t = table("a", 10, 8)
+    assert "data_parallel on cpu does not run" in (
+        _limits("cpu", "sgd", varying=True).refusal(t, "data_parallel", "dense") or ""
+    )
+    assert _limits("cuda", "sgd", varying=True).refusal(t, "data_parallel", "dense") is None
+
+
 @pytest.mark.parametrize("cached", [False, True])
 def test_data_types_on_cuda_are_those_of_which_fbgemm_makes_a_module(
     monkeypatch: pytest.MonkeyPatch, cached: bool

@@ -102,7 +102,7 @@ class KernelLimits:
                 "has; take another sharding type"
             )
         if kernel == DENSE.name:
-            return self._of_copies(table)
+            return self._of_copies(table, varying)
         if kernel == KEY_VALUE.name and self.kind == "cuda":
             return self._on_disk(table, varying, load_factor)
         if kernel == KEY_VALUE.name:
@@ -120,7 +120,12 @@ class KernelLimits:
             )
         return None
 
-    def _of_copies(self, table: Table) -> str | None:
+    def _of_copies(self, table: Table, varying: bool) -> str | None:
+        if self.kind == "cpu" and varying:
+            return (
+                "data_parallel on cpu does not run features with a batch_size of their own, as collection "
+                f"'{table.collection}' has{FIX}another sharding type"
+            )
         if self.kind == "cpu" and not table.pooled:
             return "data_parallel on cpu pools sequence tables (pooling: none), for FBGEMM does; take another type"
         return None
