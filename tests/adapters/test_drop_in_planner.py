@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from recsmith import Constraints, Space
-from recsmith.errors import UsageError
+from recsmith.errors import Infeasible, UsageError
+from recsmith.problems import TableRule
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -142,6 +143,24 @@ def test_column_splits_under_a_row_wise_optimizer_warn_unless_they_are_forbidden
     assert [warning.filename for warning in said] == [__file__]
     planner.limits, planner.constraints = Constraints(keep_exact=True), None
     planner.plan(model)
+
+
+def test_of_several_optimizers_the_row_wise_ones_keep_their_tables_from_being_split() -> None:
+    import torch
+    from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
+    from torchrec.optim import RowWiseAdagrad
+    from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
+
+    tables = [EmbeddingBagConfig(name=n, num_embeddings=100, embedding_dim=64, feature_names=[n]) for n in "ab"]
+    model = torch.nn.ModuleDict({"e": EmbeddingBagCollection(tables=tables, device=torch.device("meta"))})
+    bags: Any = model["e"].embedding_bags
+    apply_optimizer_in_backward(torch.optim.Adagrad, bags["a"].parameters(), {"lr": 0.1})
+    apply_optimizer_in_backward(RowWiseAdagrad, bags["b"].parameters(), {"lr": 0.1})
+    rule = TableRule(tables="*", widths=(32,), sharding_types=("column_wise",))
+    with pytest.warns(UserWarning, match=r"^table b is split by columns under rowwise_adagrad"):
+        _planner("h100:2", limits=Constraints(rules=(rule,))).plan(model)
+    with pytest.raises(Infeasible, match="table 'b' has no legal placement"):
+        _planner("h100:2", limits=Constraints(rules=(rule,), keep_exact=True)).plan(model)
 
 
 def _planner(*cluster: Any, **words: Any) -> Any:

@@ -28,7 +28,7 @@ def test_tables_features_and_collections_are_read_from_the_model() -> None:
     assert not tables["s"].pooled
 
 
-def test_the_attached_optimizer_is_read_and_the_heaviest_counts() -> None:
+def test_each_table_has_its_attached_optimizer_and_the_workload_the_heaviest() -> None:
     import torch
     from support.jobs import TwoCollections
     from torchrec.distributed.sharding_plan import get_default_sharders
@@ -42,8 +42,10 @@ def test_the_attached_optimizer_is_read_and_the_heaviest_counts() -> None:
     apply_optimizer_in_backward(RowWiseAdagrad, model.pooled.parameters(), {"lr": 0.1})
     assert read_workload(model, get_default_sharders(), batch_size=16).optimizer == "rowwise_adagrad"
     apply_optimizer_in_backward(torch.optim.Adam, model.sequence.parameters(), {"lr": 0.1})
-    with pytest.warns(UserWarning, match="memory is counted for adam"):
-        assert read_workload(model, get_default_sharders(), batch_size=16).optimizer == "adam"
+    both = read_workload(model, get_default_sharders(), batch_size=16)
+    assert both.optimizer == "adam"
+    kinds = {table.collection: both.optimizer_of(table) for table in both.tables if table.collection != "weighted"}
+    assert kinds == {"pooled": "rowwise_adagrad", "sequence": "adam"}
 
 
 def test_constraints_of_the_wrong_length_are_refused() -> None:

@@ -29,7 +29,7 @@ from recsmith.errors import PlanMismatch, RecSmithError, UsageError
 from recsmith.files import Source, did_you_mean
 from recsmith.planners import Planner
 from recsmith.planning import Result, SearchArguments, SearchOptions, plan_with
-from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw, wide_tables
+from recsmith.plans import Plan, inexact_optimizers, inexact_tables, plan_from_raw, plan_to_raw, wide_tables
 from recsmith.problems import Constraints, Space, load_constraints
 from recsmith.sharding import NOTED_ON_CUDA
 from recsmith.workloads import AccessProfile
@@ -245,7 +245,7 @@ def _warn(plan: Plan) -> None:
     if tables := inexact_tables(plan):
         many = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
         warnings.warn(
-            f"{many} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, so "
+            f"{many} split by columns under {inexact_optimizers(plan)}: each shard keeps row statistics of its own, so "
             "training differs from the unsharded model; limits=Constraints(keep_exact=True) forbids such splits",
             stacklevel=3,  # where plan() or collective_plan() is called
         )

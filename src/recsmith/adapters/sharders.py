@@ -91,7 +91,7 @@ def check_fused_params(path: str, given: Mapping[str, Any] | None) -> None:
     check_values(where, given or {}, FUSED_PARAMS, shown="fused_params['{}']", unknown=UNKNOWN_KEY)
 
 
-def fused_optimizer(given: Mapping[str, Any] | None) -> str | None:
+def fused_optimizer(given: Mapping[str, Any] | None) -> OptimizerName | None:
     """RecSmith's name for the optimizer of fused_params, if they name one (UsageError where it is not known)."""
     optimizer = (given or {}).get("optimizer")
     return None if optimizer is None else read_optimizer(optimizer)

@@ -99,7 +99,7 @@ def _widest(kinds: set[TypeName]) -> TypeName:
 
 
 # By the class names of apply_optimizer_in_backward, torch's and TorchRec's; those that keep most first.
-ATTACHED = {
+ATTACHED: dict[str, OptimizerName] = {
     each.torch_class.partition(":")[2]: each.name
     for each in sorted(OPTIMIZERS.values(), key=lambda each: (-each.element_states, -each.row_states))
 }
@@ -120,8 +120,8 @@ def read_workload(
 
     constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of the
     table's features; where they are absent, factors and poolings are 1. optimizer: RecSmith's or FBGEMM's name, or
-    an EmbOptimType, instead of the one attached to the parameters or named in fused_params of their sharder.
-    table_optimizers: of tables that have another one, by their names.
+    an EmbOptimType, of all tables, instead of those attached to their parameters or named in fused_params of their
+    sharder, of which the heaviest is the workload's. table_optimizers: of tables that have another one, by their names.
 
     Raises:
         UsageError: a module, data type or optimizer that is not planned, no embedding collection, or constraints that
@@ -139,7 +139,9 @@ def read_workload(
         for config in collection.configs.values()
     )
     forward, backward = comm_dtypes(found)
-    of_most, own = read_optimizer(optimizer or _optimizer(found)), table_optimizers or {}
+    attached = {} if optimizer else _optimizers(found, names)
+    of_most = read_optimizer(optimizer) if optimizer else _heaviest(set[OptimizerName]().union(*attached.values()))
+    own = {table: _heaviest(each) for table, each in attached.items() if each} | dict(table_optimizers or {})
     return Workload(
         batch_size=batch_size,
         optimizer=of_most,
@@ -195,25 +197,27 @@ def _data_type(config: BaseEmbeddingConfig) -> str:
     return DATA_TYPES[config.data_type]
 
 
-def _optimizer(found: Sequence[Collection]) -> str:
-    """The optimizer of the tables; of several the heaviest, so that memory suffices.
-
-    Of a table it is the one attached by apply_optimizer_in_backward, or else that of fused_params.
-    """
-    names: set[str] = set()
+def _optimizers(found: Sequence[Collection], names: Mapping[tuple[str, str], str]) -> dict[str, set[OptimizerName]]:
+    """The optimizers of each table: those that apply_optimizer_in_backward attached, or else that of fused_params."""
+    made: dict[str, set[OptimizerName]] = {}
     for collection in found:
         otherwise = fused_optimizer(collection.embedding_sharder.fused_params)
-        for parameter in collection.module.parameters():
-            attached = [_attached_name(cls) for cls in getattr(parameter, "_optimizer_classes", [])]
-            names.update(attached or ([otherwise] if otherwise else []))
-    names = names or {"sgd"}
-    heaviest = next(name for name in ATTACHED.values() if name in names)
-    if len(names) > 1:
-        warnings.warn(f"tables have several optimizers; memory is counted for {heaviest}", stacklevel=3)
-    return heaviest
+        bags = isinstance(collection.module, EmbeddingBagCollection)
+        modules: Any = collection.module.embedding_bags if bags else collection.module.embeddings
+        for table in collection.configs:
+            kinds = [cls for each in modules[table].parameters() for cls in getattr(each, "_optimizer_classes", [])]
+            made[names[collection.path, table]] = {_attached_name(cls) for cls in kinds} or (
+                {otherwise} if otherwise else set()
+            )
+    return made
 
 
-def _attached_name(cls: type) -> str:
+def _heaviest(names: set[OptimizerName]) -> OptimizerName:
+    """The optimizer that keeps most, so that memory suffices; sgd where there is none."""
+    return min(names or {"sgd"}, key=list(ATTACHED.values()).index)
+
+
+def _attached_name(cls: type) -> OptimizerName:
     if cls.__name__ not in ATTACHED:
         raise UsageError(
             f"optimizer {cls.__name__} is not known; pass optimizer= one of {', '.join(ATTACHED.values())}"

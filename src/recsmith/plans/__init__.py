@@ -24,6 +24,7 @@ from recsmith.plans.plan import (
     Plan,
     StepCost,
     describe_kernel,
+    inexact_optimizers,
     inexact_tables,
     wide_tables,
 )
@@ -31,6 +32,6 @@ from recsmith.plans.plan import (
 __all__ = [
     "EXACT", "LONGER", "PARTS", "PLAN_FILE", "Bound", "Cache", "Change", "DeviceCost", "PlacedTables", "Placement",
     "Plan", "PlanDiff", "StepCost", "check_one_optimizer", "check_placements", "describe_kernel", "diff", "digest_of",
-    "inexact_tables", "load_placed", "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name",
-    "wide_tables",
+    "inexact_optimizers", "inexact_tables", "load_placed", "load_plan", "plan_from_raw", "plan_to_raw", "save_plan",
+    "sorted_by_name", "wide_tables",
 ]  # fmt: skip

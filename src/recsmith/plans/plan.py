@@ -298,3 +298,10 @@ def inexact_tables(plan: Plan) -> list[str]:
     """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
     kept = {table.name: OPTIMIZERS[plan.workload.optimizer_of(table)] for table in plan.workload.tables}
     return [each.table for each in plan.placements if len(each.widths) > 1 and kept[each.table].is_row_wise]
+
+
+def inexact_optimizers(plan: Plan) -> str:
+    """The row-wise optimizers of those tables, in words."""
+    inexact = set(inexact_tables(plan))
+    found = {plan.workload.optimizer_of(table) for table in plan.workload.tables if table.name in inexact}
+    return " and ".join(sorted(found))

@@ -8,7 +8,7 @@ from recsmith.analyses.step_memory import step_memory
 from recsmith.analyses.towers import imbalance
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.planning.stashing import exposed_copies_s, stash_of
-from recsmith.plans import Placement, Plan, StepCost, describe_kernel, inexact_tables, wide_tables
+from recsmith.plans import Placement, Plan, StepCost, describe_kernel, inexact_optimizers, inexact_tables, wide_tables
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.problems.drawn import QUANTILE
 from recsmith.reports.step_memory import stash_words
@@ -112,7 +112,7 @@ def inexact_words(plan: Plan) -> str | None:
         return None
     count = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
     return (
-        f"{count} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, "
+        f"{count} split by columns under {inexact_optimizers(plan)}: each shard keeps row statistics of its own, "
         "so training differs from the unsharded model; --keep-exact forbids it"
     )
 
