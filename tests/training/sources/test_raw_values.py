@@ -61,7 +61,14 @@ def test_texts_are_learned_and_scored(days: tuple[Path, dict[str, Any], dict[str
     scores = evaluate(folder / "out")
     assert scores.auc is not None
     assert scores.auc > 0.95, "whether a city is even says the label"
-    other = r"has feature 'city' with vocabulary \w+ \(9 values, 2 rows for all others\), and the model was trained"
+    raw = folder / "tuesday.parquet"
+    seven = evaluate(folder / "out", data=str(raw)).auc
+    assert seven is not None
+    assert seven > 0.7, "read as Monday was, whose seven cities are most of Tuesday's nine"
+    parquet.write_table(parquet.read_table(raw).slice(0, 0), folder / "empty.parquet")
+    with pytest.raises(UsageError, match="--data has no samples; give data to score the model on"):
+        evaluate(folder / "out", data=str(folder / "empty.parquet"))
+    other = r"--data has feature 'city' with vocabulary \w+ \(9 values, 2 rows for all others\), and the model"
     with pytest.raises(UsageError, match=other):
         evaluate(folder / "out", data=tuesday)
 

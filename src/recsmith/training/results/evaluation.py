@@ -91,6 +91,8 @@ def evaluate_on_rank(run: Raw, model: str, where: str = "data.test") -> Raw:
     dataset, card = open_data(made.data.test, where), read_card(Path(model))
     use_systems_of(card, str(Path(model) / CARD))
     check_same_data(card.data, dataset.schema, where)
+    if dataset.num_samples == 0:
+        raise UsageError(f"{where} has no samples; give data to score the model on")
     parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
     for system in systems():
