@@ -161,6 +161,7 @@ def objects(*more: str, kernel: str = "fused", cache: str = "None") -> str:
         pytest.param(objects(), id="alone"),
         pytest.param(f"INFO:job: step 0\n[rank0]: {objects()}INFO:job: step 1\n", id="within a log"),
         pytest.param(objects().replace(", ", ",\n "), id="folded"),
+        pytest.param(objects().replace("'t2'", "'old'") + objects(), id="the last holds"),
     ],
 )
 def test_printed_objects_give_the_same_placements(tmp_path: Path, text: str):

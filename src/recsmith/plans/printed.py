@@ -20,7 +20,7 @@ it is as long on each line of a table. `print(model.plan.plan)` writes the objec
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from recsmith.errors import CorruptFile
@@ -72,7 +72,7 @@ def read_printed(text: str, source: str) -> RunningPlan:
         CorruptFile: a cell cannot be read, a table has neither shards nor ranks, or rows of shards are missing.
     """
     if _HEADER.search(text) is None:
-        return plan_of(list(_tables_of_objects(text, source)))
+        return plan_of(_last_printed(_tables_of_objects(text, source)))
     parameters: dict[str, list[Row]] = {}
     shards: dict[str, list[Row]] = {}
     for grid in _grids(text.splitlines()):
@@ -174,6 +174,17 @@ def _rows(lines: Sequence[str], at: int, ruler: re.Match[str]) -> Iterator[Row]:
 
 
 # --- print(plan.plan) ------------------------------------------------------------------------------------------------
+
+
+def _last_printed(tables: Iterable[RunningTable]) -> list[RunningTable]:
+    """The tables of each module's last print, as every rank of a job writes one."""
+    found: dict[str, dict[str, RunningTable]] = {}
+    for table in tables:
+        module = found.setdefault(table.module, {})
+        if table.table in module:
+            module.clear()
+        module[table.table] = table
+    return [table for module in found.values() for table in module.values()]
 
 
 def _tables_of_objects(text: str, source: str) -> Iterator[RunningTable]:
