@@ -34,6 +34,7 @@ settings.register_profile("default", deadline=None, derandomize=True, max_exampl
 settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time
 settings.load_profile("default")
 DEAR = ("bounds", "costs", "planners", "planning", "prediction", "problems")  # rooms whose examples are whole problems
+RARELY = 10_000  # objects that were made and not freed between two looks for garbage; Python's own number is 700
 FEW = 12  # examples of a law there, unless it says how many; all of them in `make soak`
 
 
@@ -162,9 +163,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             settings(max_examples=FEW)(law)
 
 
-def pytest_collection_finish() -> None:
-    """What is there once all tests are collected stays: no collection of garbage looks at it again."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage neither while tests are collected, for what is there then stays, nor often later."""
+    gc.disable()
+    found = yield
     gc.freeze()
+    gc.set_threshold(RARELY)
+    gc.enable()
+    return found
 
 
 UNDER_TORCHRUN = [False]  # whether jobs of the test that runs, and of its fixtures, start as users' do

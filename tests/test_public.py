@@ -94,6 +94,13 @@ def import_graph() -> ModuleType:
         return import_module("import_graph")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_trees() -> Iterator[None]:
+    """A million nodes, which every later look for garbage would go through."""
+    yield
+    import_graph().nodes.cache_clear()
+
+
 @cache
 def imports(path: Path) -> list[str]:
     """Full names of the modules that a file imports, wherever in it they are imported."""

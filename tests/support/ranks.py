@@ -292,6 +292,7 @@ def _warm_up() -> None:
     from recsmith.files.validators import adapter
     from support.quick_plans import plan_quickly
 
+    gc.disable()  # nearly all that is made from here on stays
     plan_quickly()
 
     for name in (*IMPORTED, *_modules_of_rooms()):
@@ -306,6 +307,7 @@ def _warm_up() -> None:
     assert [each.name for each in Path("/proc/self/task").iterdir()] == [str(os.getpid())]
     gc.collect()
     gc.freeze()  # a collection in a rank would write to the pages that it shares with this process, and so copy them
+    gc.enable()
 
 
 def _modules_of_rooms() -> Iterator[str]:
