@@ -31,6 +31,8 @@ from typing import Any
 from train_kills import parents_of_processes  # type: ignore[import-not-found]
 from two_networks import INTERFACE, Host, _namespace, why_not  # type: ignore[import-not-found]
 
+from recsmith.training import train
+
 NAMES, GROUP = ("a", "b", "c"), 2
 BATCH, EVERY = 240, 20  # samples of a step, steps between checkpoints
 COMPARED = 10  # steps after a kill whose losses are compared
@@ -247,13 +249,7 @@ def resumed(folder: Path, kill: Kill, run: Path, ranks: int) -> list[float]:
     out = folder / f"resumed-{kill.step}-{kill.plan.stem}"
     if kill.checkpoint is not None:
         shutil.copytree(kill.checkpoint, out / "checkpoints" / kill.checkpoint.name)
-    words = [f"output={out}", f"ranks={ranks}", f"steps={kill.step + COMPARED}", f"plan={kill.plan}"]
-    command = [sys.executable, "-P", "-m", "recsmith", "train", str(run)]
-    done = subprocess.run(
-        [*command, *(word for each in words for word in ("--set", each))], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr[-3000:])
+    train(run, settings=(f"output={out}", f"ranks={ranks}", f"steps={kill.step + COMPARED}", f"plan={kill.plan}"))
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return [each["logloss"] for each in lines if each["event"] == "train"][:COMPARED]
 

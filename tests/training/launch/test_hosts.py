@@ -115,8 +115,7 @@ def lost_host(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("lost_host")
 
 
-@needs_torchrec
-@pytest.mark.torchrun
+@pytest.mark.usefixtures("torchrec")
 def test_a_job_whose_host_is_killed_goes_on_with_the_losses_of_a_resume(lost_host: Any, tmp_path: Path):
     run = lost_host.write_run(tmp_path)
     with lost_host.three_hosts(run, loopback=True, range_="1..2", names="ab") as hosts:

@@ -1,5 +1,6 @@
 """Samples dealt by the work of histories: losses of the plain run, the same bits after a restart, told before."""
 
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from recsmith.analyses.paying import gain_of, pays, said_of
 from recsmith.data.dealing import Deal
 from recsmith.errors import RecSmithError
 from recsmith.training import Run, RunData, RunModel, run_from_raw, run_to_raw, train
-from recsmith.training.launch.dry_run import described
+from recsmith.training.launch.dry_run import DryRun, described
 from recsmith.units import format_time
 
 pytestmark = [
@@ -32,7 +33,11 @@ def balanced(output: Path, balance: Any, *, train: Any = None, **words: Any) -> 
 
 
 def said(run: Run) -> list[str]:
-    return [each.said for each in described(run).systems if each.key == "data.balance"]
+    return said_in(described(run))
+
+
+def said_in(description: DryRun) -> list[str]:
+    return [each.said for each in description.systems if each.key == "data.balance"]
 
 
 def test_losses_are_those_of_the_plain_run_and_a_job_goes_on_with_the_same_bits(tmp_path: Path):
@@ -53,13 +58,19 @@ def long_histories(output: Path, balance: Any, **words: Any) -> Run:
                     **words)  # fmt: skip
 
 
+@cache
+def described_long(balance: Any, ranks: int = 2) -> DryRun:
+    """What a dry run tells of long histories, worked out once for all tests."""
+    return described(long_histories(Path("nowhere"), balance, ranks=ranks))
+
+
 def test_a_dry_run_tells_what_it_brings_and_the_step_of_the_busiest_rank(tmp_path: Path):
-    plain, dealt = (long_histories(tmp_path / "out", each) for each in (None, "histories"))
-    (line,) = said(dealt)
+    plain, dealt = (described_long(each) for each in (None, "histories"))
+    (line,) = said_in(dealt)
     assert "balance: in the first steps the busiest of 2 ranks has 1.0" in line
     assert "times the mean work of histories when they are dealt, and 1." in line
-    assert said(plain) == []
-    before, after = described(plain).step, described(dealt).step
+    assert said_in(plain) == []
+    before, after = plain.step, dealt.step
     assert before is not None
     assert after is not None
     assert before.layers_s > 1.05 * after.layers_s
@@ -69,17 +80,16 @@ def test_a_dry_run_tells_what_it_brings_and_the_step_of_the_busiest_rank(tmp_pat
 
 
 @pytest.mark.parametrize("ranks", [2, 16])
-def test_auto_deals_where_dry_runs_say_that_it_pays(ranks: int, tmp_path: Path):
+def test_auto_deals_where_dry_runs_say_that_it_pays(ranks: int):
     """As advice asks: what dry runs with and without tell is what `auto` goes by, and says."""
-    plain, dealt, auto = (described(long_histories(tmp_path / "out", each, ranks=ranks))
-                          for each in (None, "histories", "auto"))  # fmt: skip
+    plain, dealt, auto = (described_long(each, ranks) for each in (None, "histories", "auto"))
     assert plain.step is not None
     assert dealt.step is not None
     assert auto.step is not None
     gain = gain_of(plain.step.step_s, dealt.step.step_s)
     assert (auto.run.data.balance is not None) == pays(gain)
     assert auto.step.step_s == pytest.approx((dealt if pays(gain) else plain).step.step_s)  # pyright: ignore
-    (line,) = (each.said for each in auto.systems if each.key == "data.balance")
+    (line,) = said_in(auto)
     assert said_of(gain, NAMED["step"]) in line
 
 
