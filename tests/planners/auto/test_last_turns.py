@@ -47,7 +47,7 @@ def test_tables_are_placed_otherwise_far_from_the_bound_as_long_as_that_gains(
     found, best = list[Any](), SimpleNamespace()
     monkeypatch.setattr(last_turns, "other_ways", lambda devices, relaxation, plan: [plan])
     halving = SimpleNamespace(plans=[best], is_short=is_short, has_long_rounds=True, take=found.append)
-    made = turns_of(halving, SimpleNamespace(linear_pieces=() if linear else None), total_s)
+    made = turns_of(halving, SimpleNamespace(linear_pieces=() if linear else None, hosts=2), total_s)
     search = vars(made.search)
     other = SimpleNamespace(run=lambda *_: search.update(total_s=made.search.total_s - gains))
     halving.another = lambda *_: other
@@ -56,24 +56,27 @@ def test_tables_are_placed_otherwise_far_from_the_bound_as_long_as_that_gains(
 
 
 @pytest.mark.parametrize(
-    ("total_s", "has_long_rounds", "pieces", "times"),
+    ("total_s", "has_long_rounds", "pieces", "times", "linear", "hosts"),
     [
-        (1.021, False, 300, FAR_ROUND.times),
-        (1.021, False, 20, 20),
-        (1.019, False, 300, 0),
-        (1.021, True, 300, 0),
+        (1.021, False, 300, FAR_ROUND.times, True, 1),
+        (1.021, False, 20, 20, True, 1),
+        (1.019, False, 300, 0, True, 1),
+        (1.021, True, 300, 0, True, 1),
+        (1.021, False, 300, FAR_ROUND.times, False, 2),
+        (1.021, False, 300, 0, False, 1),
     ],
 )
-def test_the_best_plan_is_heated_once_more_far_from_the_bound_unless_rounds_are_long(
-    monkeypatch: pytest.MonkeyPatch, total_s: float, has_long_rounds: bool, pieces: int, times: int
-) -> None:
+def test_the_best_plan_is_heated_once_more_far_from_the_bound_unless_rounds_are_long_or_little_is_to_gain(
+    monkeypatch: pytest.MonkeyPatch, total_s: float, has_long_rounds: bool, pieces: int, times: int, linear: bool,
+    hosts: int,
+) -> None:  # fmt: skip
     begun, best = list[Any](), SimpleNamespace(plan=SimpleNamespace(count=np.full(pieces // 10, 10)))
     monkeypatch.setattr(last_turns, "other_ways", lambda devices, relaxation, plan: [])
     monkeypatch.setattr(LastTurns, "_opened", lambda self, plan: plan)
     halving = SimpleNamespace(plans=[best], is_short=True, has_long_rounds=has_long_rounds, heat=2 * LONG_HEAT)
     halving.another = lambda plans, rounds: begun.append((plans, rounds)) or SimpleNamespace(run=lambda *_: None)
     halving.take = lambda other: None
-    made = turns_of(halving, SimpleNamespace(linear_pieces=()), total_s)
+    made = turns_of(halving, SimpleNamespace(linear_pieces=() if linear else None, hosts=hosts), total_s)
     assert made.work() == (times > 0)
     assert begun == ([([best], (FAR_ROUND._replace(heats=(1.0, 4.0), times=times),))] if times else [])
 

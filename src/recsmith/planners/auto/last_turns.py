@@ -32,12 +32,11 @@ class LastTurns:
         self.search, self.devices = stopping.search, drafts.devices
 
     def work(self) -> bool:
-        """Whether anything was done.
-
-        Not under a learned model: where two groups may cost less than one of both, it was not tried.
-        """
-        if not self.halving.is_short or self.devices.linear_pieces is None:
+        """Whether anything was done. Under a learned model only what pays there: the long round, on several hosts."""
+        if not self.halving.is_short:
             return False
+        if self.devices.linear_pieces is None:
+            return self.devices.hosts > 1 and self._reheat()
         ways = self._other_ways()
         return self._reheat() or ways
 
