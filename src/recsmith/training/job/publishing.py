@@ -25,14 +25,14 @@ OF_RANK = re.compile(r"(?:__|random-)([0-9]+)(?:_[0-9]+\.distcp|\.json)")  # fil
 class Publisher:
     """Publishes folders of a job, on every rank.
 
-    address: where. keep: how many checkpoints stay. group: of ranks, where the caller has one.
+    address: where. keep: how many checkpoints stay. group: of ranks.
     """
 
-    def __init__(self, address: str, keep: int, group: Any = None) -> None:
+    def __init__(self, address: str, keep: int, group: Any) -> None:
         self.store, self.keep, self._count = FolderStore(address), keep, 0
         self._job: str = from_rank_0(lambda: {"job": secrets.token_hex(8)}, group)["job"]
 
-    def bring(self, folder: Path, group: Any = None) -> None:
+    def bring(self, folder: Path, group: Any) -> None:
         """Bring the newest checkpoint into the folder of checkpoints, where that has no newer one; on every rank.
 
         Raises:
@@ -40,7 +40,7 @@ class Publisher:
         """
         from_rank_0(lambda: _brought(self.store, folder), group)
 
-    def publish(self, folder: Path, name: str, group: Any = None) -> str | None:
+    def publish(self, folder: Path, name: str, group: Any) -> str | None:
         """Publish a folder that every rank has written its part of, under a name; what went wrong, in words."""
         attempt = f"{name}.{self._job}.{self._count}"
         self._count += 1

@@ -97,19 +97,18 @@ def newest(part: Part, longest: int) -> Part:
     return values[torch.arange(len(values), device=values.device) >= ends - longest], kept
 
 
-def added(rows: Mapping[str, Any], names: Sequence[str], lengths: torch.Tensor | None = None) -> Part:
+def added(rows: Mapping[str, Any], names: Sequence[str]) -> Part:
     """The vectors of features of the same events, added up.
 
     Raises:
         UsageError: they have other numbers of events.
     """
     first = rows[names[0]]
-    values, wanted = first.values(), first.lengths() if lengths is None else lengths
-    for name in names if lengths is not None else names[1:]:
-        check_alike(names[0], wanted, name, rows[name].lengths())
+    values, lengths = first.values(), first.lengths()
     for name in names[1:]:
+        check_alike(names[0], lengths, name, rows[name].lengths())
         values = values + rows[name].values()
-    return values, wanted
+    return values, lengths
 
 
 def check_alike(name: str, lengths: torch.Tensor, other: str, others: torch.Tensor) -> None:
