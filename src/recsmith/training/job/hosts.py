@@ -13,7 +13,7 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import NoPlanFound, RecSmithError
-from recsmith.files import Raw, decode, dump_json, encode, read_json, replace_file
+from recsmith.files import decode, dump_json, encode, read_json, replace_file
 from recsmith.jobs.hosts.rounds import HostAgent, HostRound
 from recsmith.planning.replan import replan
 from recsmith.plans import Plan, load_plan
@@ -24,6 +24,7 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan import plan_here, plan_of_file, plan_to_go_on
 from recsmith.training.job.plan_rules import loadable_rules
 from recsmith.training.run import MADE_HERE, Run
+from recsmith.training.seams.system import Attached
 from recsmith.units import format_size, format_time
 
 RUNNING = "running.json"  # in the folder where hosts meet: who trained last, and under which plan
@@ -213,14 +214,11 @@ def _places(folder: Path, plan: Plan, there: HostRound) -> dict[int, int]:
 
 
 @dataclass
-class HostsTold:
+class HostsTold(Attached):
     """Writes what has changed of hosts, once the first step after it is done."""
 
     change: HostChange
     steps: int = 0
-
-    def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Nothing is kept of it."""
 
     def before_step(self, job: Any) -> None:
         """Tell after the first step."""
@@ -230,7 +228,3 @@ class HostsTold:
             told = {} if seconds is None else {"seconds": seconds}
             job.log.write("hosts", {**encode(self.change), **told})
             job.log.say({"note": self.change.told(seconds)})
-
-    def to_raw(self) -> Raw | None:
-        """Nothing is kept of it."""
-        return None

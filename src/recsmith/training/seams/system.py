@@ -110,19 +110,20 @@ class RunFacts:
 
 
 class Attached(Protocol):
-    """What a system has in a job while it trains, beside the components that the run names."""
+    """What a system has in a job while it trains, beside the components that the run names.
+
+    One that derives this does nothing where it says nothing.
+    """
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
         """Begin a job of so many steps (None: nobody knows), or go on from what a checkpoint kept."""
-        ...
 
     def before_step(self, job: Any) -> None:
         """Do what is due before the next step of a TrainingJob."""
-        ...
 
     def to_raw(self) -> Raw | None:
         """What a checkpoint keeps; None for nothing."""
-        ...
+        return None
 
 
 class System:

@@ -6,20 +6,18 @@ import torch
 import torch.distributed as dist
 
 from recsmith.files import Raw
+from recsmith.training.seams.system import Attached
 from recsmith.training.systems.dynamic.tables import maps_in
 from recsmith.workloads import Dynamic
 
 
-class CountedIds:
+class CountedIds(Attached):
     """Says the maps of a job at which step they are, and what they did since the line before. seed: of the run."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.lookups, self.served, self.evicted = 0, 0, 0  # of all ranks, up to the last line of the log
         self._behind: int | None = None  # steps of trainings before, of which rows know when their ids were seen
-
-    def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Checkpoints hold the maps among their tensors."""
 
     def before_step(self, job: Any) -> None:
         """The step that comes, on all ranks."""
@@ -31,10 +29,6 @@ class CountedIds:
             self._behind = max(0, int(newest) - job.progress.step)
         for maps in found:
             maps.seed, maps.step = self.seed, self._behind + job.progress.step
-
-    def to_raw(self) -> Raw | None:
-        """Nothing beside these tensors."""
-        return None
 
     def line(self, job: Any) -> tuple[Raw, str]:
         """Ids that have a row, rows, the share of lookups since the last line that found one, and rows taken away."""

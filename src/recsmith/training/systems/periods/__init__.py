@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from recsmith._components import parsed, register
 from recsmith.files import Raw
 from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, STEP, Capabilities, PlainPart, RefusesNothing
-from recsmith.training.seams.system import UPDATE, WATCHER, RunFacts, System, SystemTold
+from recsmith.training.seams.system import UPDATE, WATCHER, Attached, RunFacts, System, SystemTold
 from recsmith.training.systems.periods.settings import Periods
 from recsmith.units import counted
 
@@ -119,7 +119,7 @@ class InOrder(System):
         return None if job.run.data.periods is None else stretches(job, batches, watchers)
 
 
-class LearnedUpdate:
+class LearnedUpdate(Attached):
     """How a job learns new periods. update: by which, as a run names it."""
 
     def __init__(self, update: Any) -> None:
@@ -131,9 +131,6 @@ class LearnedUpdate:
         """Begin, or go on from what a checkpoint kept."""
         if kept is not None:
             self.update.from_raw(kept)
-
-    def before_step(self, job: Any) -> None:
-        """Nothing: it is asked between periods."""
 
     def to_raw(self) -> Raw | None:
         """What a checkpoint keeps."""

@@ -9,13 +9,13 @@ import numpy as np
 from recsmith._process import memory_limit
 from recsmith._types import Ints
 from recsmith.errors import UsageError
-from recsmith.files import Raw, did_you_mean
+from recsmith.files import did_you_mean
 from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
 from recsmith.plans import Placement, Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of
 from recsmith.problems.stashing import stashed_of
 from recsmith.sharding import FUSED
-from recsmith.training.seams.system import OpenRun, RunFacts
+from recsmith.training.seams.system import Attached, OpenRun, RunFacts
 from recsmith.training.systems.stash.resting import RestingMemory
 from recsmith.units import counted, format_size, format_time
 
@@ -23,19 +23,12 @@ from recsmith.units import counted, format_size, format_time
 WRITTEN_PER_S, READ_PER_S = 1.6e9, 1.1e9
 
 
-class BackBeforeSteps:
+class BackBeforeSteps(Attached):
     """Has the store of a job bring everything back before each step."""
-
-    def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Nothing is kept."""
 
     def before_step(self, job: Any) -> None:
         """Bring back what rests."""
         job.sharded.rows.flush()
-
-    def to_raw(self) -> Raw | None:
-        """Nothing is kept."""
-        return None
 
 
 def check_named(named: Any, tables: Sequence[str]) -> None:

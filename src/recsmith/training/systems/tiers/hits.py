@@ -6,24 +6,15 @@ import torch.distributed as dist
 
 from recsmith.files import Raw
 from recsmith.training.job.job import TrainingJob, over_ranks
+from recsmith.training.seams.system import Attached
 from recsmith.units import format_time
 
 
-class CacheHits:
+class CacheHits(Attached):
     """What was counted by the last line of the log: lookups of all ranks, those that missed, seconds of waiting."""
 
     def __init__(self) -> None:
         self.lookups, self.missed, self.waited_s = 0, 0, 0.0
-
-    def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Nothing: stores count from zero whenever a job is prepared."""
-
-    def before_step(self, job: Any) -> None:
-        """Nothing: it is asked between steps."""
-
-    def to_raw(self) -> Raw | None:
-        """Nothing."""
-        return None
 
     def line(self, job: TrainingJob, steps: int) -> tuple[Raw, str]:
         """Since the last line: the share of lookups whose row was in memory, and seconds of waiting in a mean step."""
