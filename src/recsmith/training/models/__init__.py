@@ -16,12 +16,7 @@ from recsmith.training.models.pooled_settings import (
     TwoTowerSettings,
     WideDeepSettings,
 )
-from recsmith.training.models.settings import (
-    SEQUENCE_MODELS,
-    SequenceSettings,
-    scores_candidates,
-    sequence_settings,
-)
+from recsmith.training.models.settings import SEQUENCE_MODELS, SequenceSettings, scores_candidates, sequence_settings
 from recsmith.training.models.tables import POOLING, check_tables, sequence_tables
 from recsmith.training.seams.system import MODEL
 

@@ -8,14 +8,7 @@ from dataclasses import replace
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.training.models import (
-    POOLING,
-    WIDE,
-    WideDeepSettings,
-    model_settings,
-    sequence_settings,
-    sequence_tables,
-)
+from recsmith.training.models import POOLING, WIDE, WideDeepSettings, model_settings, sequence_settings, sequence_tables
 from recsmith.training.run import RunModel, RunTable
 from recsmith.training.seams import systems
 
