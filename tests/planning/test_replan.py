@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.cases import table, workload
 
 import recsmith
 from recsmith import Plan, Workload
@@ -47,6 +48,16 @@ def test_a_job_of_whole_tables_gets_nearly_all_that_a_fresh_plan_would_bring():
     found = replan(old, max_moved="20%")
     assert found.moved_bytes <= 0.2 * found.staying_bytes
     assert found.result.plan.cost.total_s < fresh + 0.2 * (old.cost.total_s - fresh)
+
+
+@pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
+def test_a_table_that_may_not_move_whole_moves_in_part():
+    tables = (table("giant", 2_000_000, 64, 400.0), *(table(f"t{i}", 50_000, 16, 2.0) for i in range(8)))
+    old = recsmith.plan(workload(*tables, batch_size=2048), "h100:4", planner="size_greedy", cost_model="analytic").plan
+    found = replan(old, max_moved="30%")
+    assert found.moved_bytes <= 0.3 * found.staying_bytes
+    assert len(placements(found.result.plan)["giant"].ranks) > 1 == len(placements(old)["giant"].ranks)
+    assert found.result.plan.cost.total_s < 0.95 * old.cost.total_s
 
 
 CHANGES = given(st.integers(0, 5), st.integers(0, 15), st.sampled_from(["0.5%", "3%", "20%", "100%"]))

@@ -9,7 +9,7 @@ Legend: T tables, M modes, U units, S slots for the pieces of a table.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.annealing.successive_halving import AT_ONCE, COLD, LONG_KINDS
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.plans import Placement, Plan
-from recsmith.problems import Footprint
+from recsmith.problems import Footprint, Problem
 from recsmith.sharding import TYPE_NAMES
 
 COPIES = "data_parallel"
@@ -52,6 +52,10 @@ class OriginalPlacements:
         """Where a plan has the tables whose bytes `sizes` says."""
         placements = {each.table: each for each in old.placements if each.table in sizes}
         return cls(placements, sizes, legal, old.cluster.world_size, most_moved)
+
+    def beyond(self, tables: Iterable[str]) -> Bools:
+        """Which of these tables (T,) are too large to move whole."""
+        return np.array([self.sizes.get(name, 0) > self.most_moved for name in tables])
 
     def flat(self, flat: FlatProblem, price: float) -> FlatOriginals:
         """The same as arrays, in the order of the compiled code. price: of all that may move, in steps."""
@@ -109,7 +113,8 @@ def anneal_warm(
     """The best plan found that fits the memory and moves no more than `originals` allows; the start may do neither.
 
     fresh: a plan as if nothing were placed. What runs may be all in one fusion group, out of which single changes do
-    not pay: so its groups are open, too, and one of the plans that cool begins there.
+    not pay: so its groups are open, too, and one of the plans that cool begins there. To a table that may not move
+    whole, and that the fresh plan splits otherwise, all groups are open: of columns a part may move.
     None where none was found, without compiled code, and for cost models and constraints that it does not know.
     keep_on: asked now and then whether to go on; what has cooled by then counts. The outcome does not depend on the
     number of cores. Cost: some seconds for thousands of tables.
@@ -119,7 +124,9 @@ def anneal_warm(
     if group_loads is None or devices.legality.groups:
         return None
     flat = FlatProblem(evaluator, group_loads, kinds=LONG_KINDS)
-    options = FlatOptions(flat, _tried(evaluator, devices, np.concatenate([start.mode, fresh.mode])))
+    stuck = originals.beyond(table.name for table in evaluator.problem.tables)
+    stuck &= _modes(evaluator.problem, start) != _modes(evaluator.problem, fresh)
+    options = FlatOptions(flat, _tried(evaluator, devices, np.concatenate([start.mode, fresh.mode]), stuck))
     plan, other = flat.plan_of(start), flat.plan_of(fresh)
     if plan is None or not options.usable:
         return None
@@ -137,12 +144,23 @@ def anneal_warm(
     return flat.footprint(best) if np.isfinite(seconds) else None
 
 
-def _tried(evaluator: Evaluator, devices: DeviceState, modes: Ints) -> TriedOptions:
-    """Options of the fusion groups that pieces of these modes use; of all groups where some table has none of those."""
+def _modes(problem: Problem, footprint: Footprint) -> Ints:
+    """The mode of each table (T,)."""
+    modes: Ints = np.zeros(len(problem.tables), dtype=np.int64)
+    modes[problem.modes.table[footprint.mode]] = footprint.mode
+    return modes
+
+
+def _tried(evaluator: Evaluator, devices: DeviceState, modes: Ints, stuck: Bools) -> TriedOptions:
+    """Options of the groups that pieces of these modes use; of all where a table has none of those.
+
+    stuck (T,): tables that may not get where they should, for which all groups are open.
+    """
     relaxation = shared_relaxation(evaluator, first_bound(evaluator).linear)
     used: Bools = np.zeros(evaluator.groups, dtype=bool)
     used[evaluator.group[modes]] = True
-    few = TriedOptions(devices, relaxation.within(used))
+    tried = used[relaxation.option_group] | stuck[evaluator.problem.options.table]
+    few = TriedOptions(devices, relaxation.reopened(~(tried & relaxation.option_fits)))
     return few if few.count.all() else TriedOptions(devices, relaxation)
 
 
