@@ -53,8 +53,9 @@ class SoftmaxLoss(Loss):
     """Cross entropy of a sample's first candidate among all of them, the mean over a batch; places as in `Loss`.
 
     The loss of a sample is multiplied by its label, so that one whose label is 0 is a candidate of others alone. What
-    is told of a sample is the log odds of its first candidate, so that their log loss is this loss. A sample with one
-    candidate, as to be ranked or served, has its own logit.
+    is told of a sample is the log odds of its first candidate, so that their log loss is this loss where all labels are
+    1; of label 0 log loss also counts how likely the candidate is, which is not trained. A sample with one candidate,
+    as to be ranked or served, has its own logit.
     """
 
     def forward(self, logits: Any, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
