@@ -106,15 +106,19 @@ def test_the_last_targets_of_users_are_for_test_and_valid(tmp_path: Path):
     assert [(each["user"], each["target_time"]) for each in found["train"]] == [([0], [20])]
 
 
+def event_times(spec: Any) -> Any:
+    source: Any = open_dataset(spec).source
+    return source.events.times
+
+
 def test_times_of_any_kind_and_raw_ids_are_events(tmp_path: Path):
     import pyarrow
     import pyarrow.parquet
 
-    plain = open_dataset(a_spec(written(tmp_path)))
+    plain = event_times(a_spec(written(tmp_path)))
     seconds = pyarrow.array(RULES["time"], pyarrow.timestamp("s", "UTC"))
     for each in (seconds, seconds.cast(pyarrow.timestamp("us", "UTC")), seconds.cast(pyarrow.string())):
-        other = open_dataset(a_spec(written(tmp_path, time=each)))
-        assert np.array_equal(other.source.events.times, plain.source.events.times)
+        assert np.array_equal(event_times(a_spec(written(tmp_path, time=each))), plain)
     rng = np.random.default_rng(0)
     raw = {"user": rng.integers(0, 9, 300) + 2**61, "item": rng.integers(0, 200, 300) + 2**61}
     made = pyarrow.table(raw | {"time": np.arange(300), "liked": np.ones(300)})
