@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from support.cases import cluster, table, workload
 
+import recsmith
+from recsmith import Table
 from recsmith.plans import Cache, Placement
 from recsmith.problems import Space, build_problem, fits, footprint_of, memory_taken, memory_used
 from recsmith.problems.footprint import memory_parts
@@ -102,7 +104,7 @@ def test_dense_kernels_on_cpu_train_what_the_limits_say() -> None:
         assert _trains(run) == (refusal is None), (data_type, pooling, refusal)
 
 
-def test_copies_on_cpu_run_no_batch_sizes_of_features() -> None:
+def test_copies_on_cpu_run_no_features_of_several_batch_sizes() -> None:
     """TorchRec wants one flat answer of such features; FBGEMM's kernel for CPU takes all for one batch."""
     import torch
     from fbgemm_gpu.split_table_batched_embeddings_ops_common import PoolingMode
@@ -114,11 +116,15 @@ def test_copies_on_cpu_run_no_batch_sizes_of_features() -> None:
         batch_size_per_feature_per_rank=[[1], [2]],
     )  # fmt: skip
     assert answer.shape != (3 * 8,)
-    t = table("a", 10, 8)
-    assert "data_parallel on cpu does not run" in (
-        _limits("cpu", "sgd", varying=True).refusal(t, "data_parallel", "dense") or ""
-    )
-    assert _limits("cuda", "sgd", varying=True).refusal(t, "data_parallel", "dense") is None
+    first, second = (table(name, 10, 8) for name in "ab")
+    smaller = [replace(each, features=(replace(each.features[0], batch_size=2),)) for each in (first, second)]
+
+    def refused(kind: str, *tables: Table) -> str:
+        limits = KernelLimits.of(workload(*tables, batch_size=8), recsmith.load_cluster(f"{kind}:2"))
+        return limits.refusal(tables[0], "data_parallel", "dense") or ""
+
+    assert "data_parallel on cpu does not run features of several batch sizes" in refused("cpu", smaller[0], second)
+    assert refused("cpu", first, second) == refused("cpu", *smaller) == refused("h100", smaller[0], second) == ""
 
 
 @pytest.mark.parametrize("cached", [False, True])

@@ -36,6 +36,15 @@ def varying_collections(workload: Workload) -> frozenset[str]:
     )
 
 
+def uneven_collections(workload: Workload) -> frozenset[str]:
+    """Collections whose features have several batch sizes. Where all have one, a job may give it as a plain batch."""
+    sizes: dict[str, set[int]] = {}
+    for table in workload.tables:
+        found = sizes.setdefault(table.collection, set())
+        found |= {feature.batch_size or workload.batch_size for feature in table.features}
+    return frozenset(name for name, found in sizes.items() if len(found) > 1)
+
+
 def wrongly_divided(workload: Workload, kind: Kind) -> frozenset[str]:
     """Collections in which a table of means must not be split by rows: others would be divided, too.
 
@@ -70,19 +79,21 @@ def _read_by_both(tables: Sequence[Table]) -> bool:
 class KernelLimits:
     """What kernels take on devices of a kind, under an optimizer, where a table has none of its own.
 
-    varying: collections with features whose batch size is not the job's. divided: those of `wrongly_divided`.
+    varying: collections with features whose batch size is not the job's. uneven, divided: those of
+    `uneven_collections` and `wrongly_divided`.
     """
 
     kind: Kind
     optimizer: str
     varying: frozenset[str]
+    uneven: frozenset[str] = frozenset()
     divided: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, workload: Workload, cluster: Cluster) -> "KernelLimits":
         """The limits of a workload's kernels on a cluster's devices."""
-        kind = cluster.device.kind
-        return cls(kind, workload.optimizer, varying_collections(workload), wrongly_divided(workload, kind))
+        kind, varying = cluster.device.kind, varying_collections(workload)
+        return cls(kind, workload.optimizer, varying, uneven_collections(workload), wrongly_divided(workload, kind))
 
     def refusal(self, table: Table, sharding_type: str, kernel: str, load_factor: float = 0.0) -> str | None:
         """Why a kernel of a sharding type does not train a table, with what to do instead; None where it does.
@@ -102,7 +113,7 @@ class KernelLimits:
                 "has; take another sharding type"
             )
         if kernel == DENSE.name:
-            return self._of_copies(table, varying)
+            return self._of_copies(table)
         if kernel == KEY_VALUE.name and self.kind == "cuda":
             return self._on_disk(table, varying, load_factor)
         if kernel == KEY_VALUE.name:
@@ -120,10 +131,10 @@ class KernelLimits:
             )
         return None
 
-    def _of_copies(self, table: Table, varying: bool) -> str | None:
-        if self.kind == "cpu" and varying:
+    def _of_copies(self, table: Table) -> str | None:
+        if self.kind == "cpu" and table.pooled and table.collection in self.uneven:
             return (
-                "data_parallel on cpu does not run features with a batch_size of their own, as collection "
+                "data_parallel on cpu does not run features of several batch sizes, as collection "
                 f"'{table.collection}' has{FIX}another sharding type"
             )
         if self.kind == "cpu" and not table.pooled:
