@@ -1,6 +1,6 @@
 """The default's plans beside its peers' on a GPU: sharding tasks that no model saw, whole jobs; all kernels.
 
-python benchmarks/gpu/default_plans.py plan plans.jsonl                  # anywhere, an hour or two of a core; goes on
+python benchmarks/gpu/default_plans.py plan plans.jsonl                  # anywhere, some hours of a core; goes on
 python benchmarks/gpu/default_plans.py cases plans.jsonl packed/plans.jsonl.xz
 python benchmarks/gpu/visit.py results --carried packed --only plans --hardware cuda:h200        # on the GPU
 python benchmarks/gpu/default_plans.py report plans.jsonl results/plans.jsonl.gz                 # anywhere: the tables
