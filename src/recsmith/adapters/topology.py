@@ -11,7 +11,7 @@ from recsmith.clusters import Cluster, Device, Links, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan
-from recsmith.units import parse_size
+from recsmith.units import counted, parse_size
 
 ON_HOSTS = ("table_row_wise", "grid_shard")  # split by what TorchRec takes for a host
 PER_S = 1000  # TorchRec's bandwidths are bytes per millisecond
@@ -89,8 +89,8 @@ def check_hosts(plan: Plan) -> str | None:
     if moved or split is not None:
         what = f"table '{split.table}' is {split.sharding_type}" if split else "shards name devices of a host"
         raise UsageError(
-            f"{told}; {what}, which does not run so: give the planner the cluster that the job runs on, such as "
-            f"h100:{joined}x{cluster.world_size // joined}"
+            f"{told}; {what}, which does not run so: give the planner the cluster that the job runs on, with "
+            f"{counted(cluster.world_size // joined, 'host')} of {counted(joined, 'device')}"
         )
     return told
 

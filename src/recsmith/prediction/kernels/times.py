@@ -12,15 +12,7 @@ import numpy as np
 
 from recsmith._types import Source, noun
 from recsmith.errors import UsageError, check_rules
-from recsmith.files import (
-    check_schema,
-    decode,
-    dump_json,
-    encode,
-    read_json,
-    source_text,
-    write_text,
-)
+from recsmith.files import check_schema, decode, dump_json, encode, read_json, source_text, write_text
 from recsmith.prediction.kernels import figures_of
 from recsmith.prediction.operators import KINDS
 
