@@ -278,7 +278,9 @@ def test_tables_of_a_sequence_collection_must_share_one_width():
     work = workload(table("s", pooling="none"), table("t", pooling="none"))
     raw = plan_to_raw(plan_of(work, cluster(), placed("s", "column_wise", [0]), placed("t", "column_wise", [1])))
     raw["placements"][0] |= {"ranks": [0, 1], "widths": [16, 16]}
-    with pytest.raises(PlanMismatch, match="'s' and 't' of collection '' are column_wise with widths 16 and 32"):
+    with pytest.raises(
+        PlanMismatch, match="'s' and 't' of the collection without a name are column_wise with widths 16 and 32"
+    ):
         plan_from_raw(raw, "p")
 
 

@@ -7,7 +7,7 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement, Plan
 from recsmith.sharding import CACHED_KERNELS, FUSED, KEY_VALUE, TYPE_NAMES, Shard
-from recsmith.sharding.kernel_limits import KernelLimits
+from recsmith.sharding.kernel_limits import KernelLimits, collection_words
 from recsmith.sharding.on_disk import static_refused
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
@@ -106,7 +106,7 @@ def _check_sequence_widths(placements: Sequence[Placement], tables: dict[str, Ta
         first, name = width_of.setdefault(table.collection, (width, table.name))
         if width != first:
             raise PlanMismatch(
-                f"sequence tables '{name}' and '{table.name}' of collection '{table.collection}' are column_wise with "
+                f"sequence tables '{name}' and '{table.name}' of {collection_words(table)} are column_wise with "
                 f"widths {first} and {width}; TorchRec runs one width per collection"
             )
 

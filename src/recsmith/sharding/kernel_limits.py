@@ -27,6 +27,11 @@ VARYING_ON_DISK = ("sgd", "rowwise_adagrad")  # the same of tbe/ssd/training.py
 ROW_SUMS = ("row_wise", "table_row_wise")  # whose ranks add up ids, so that TorchRec makes means of sums afterwards
 
 
+def collection_words(table: Table) -> str:
+    """The collection of a table, for messages."""
+    return f"collection '{table.collection}'" if table.collection else "the collection without a name"
+
+
 def varying_collections(workload: Workload) -> frozenset[str]:
     """Collections with a feature whose batch size is not the job's: TorchRec runs all their tables so (VBE)."""
     return frozenset(
@@ -109,7 +114,7 @@ class KernelLimits:
         varying = table.pooled and table.collection in self.varying
         if varying and sharding_type == "grid_shard":
             return (
-                f"grid_shard does not run features with a batch_size of their own, as collection '{table.collection}' "
+                f"grid_shard does not run features with a batch_size of their own, as {collection_words(table)} "
                 "has; take another sharding type"
             )
         if kernel == DENSE.name:
@@ -126,7 +131,7 @@ class KernelLimits:
         if sharding_type in ROW_SUMS and table.collection in self.divided:
             return (
                 f"where a table with pooling mean is {sharding_type}, TorchRec divides outputs of other tables of "
-                f"collection '{table.collection}' by its numbers of ids, too{FIX}table_wise, column_wise or "
+                f"{collection_words(table)} by its numbers of ids, too{FIX}table_wise, column_wise or "
                 "data_parallel, or give the table a collection of its own"
             )
         return None
@@ -134,8 +139,8 @@ class KernelLimits:
     def _of_copies(self, table: Table) -> str | None:
         if self.kind == "cpu" and table.pooled and table.collection in self.uneven:
             return (
-                "data_parallel on cpu does not run features of several batch sizes, as collection "
-                f"'{table.collection}' has{FIX}another sharding type"
+                "data_parallel on cpu does not run features of several batch sizes, as "
+                f"{collection_words(table)} has{FIX}another sharding type"
             )
         if self.kind == "cpu" and not table.pooled:
             return "data_parallel on cpu pools sequence tables (pooling: none), for FBGEMM does; take another type"
@@ -169,7 +174,7 @@ class KernelLimits:
 
     def _varying_refused(self, table: Table, trained: tuple[str, ...]) -> str:
         return (
-            f"FBGEMM's kernels run features with a batch_size of their own, as collection '{table.collection}' has, "
+            f"FBGEMM's kernels run features with a batch_size of their own, as {collection_words(table)} has, "
             f"under {', '.join(trained)}, not {table.optimizer or self.optimizer}; take one of them"
         )
 
