@@ -51,7 +51,7 @@ export function change(now: number, before: number): string {
   if (!before && now) return "–"; // from nothing
   const part = before ? now / before - 1 : 0;
   if (Math.abs(part) < 5e-7) return "±0 %";
-  return `${part < 0 ? "−" : "+"}${percent(Math.abs(part))}`;
+  return `${part < 0 ? "−" : "+"}${percent(Math.abs(part), Math.abs(part) >= 0.1 ? 3 : 2)}`;
 }
 
 export const whole = (value: number): string => Math.round(value).toLocaleString("en");

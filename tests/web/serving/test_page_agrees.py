@@ -334,7 +334,7 @@ def test_numbers_stand_right_and_the_last_row_is_whole(page: Any):
       .map((each) => getComputedStyle(each).textAlign)""")
     heads = page.locator(".tables thead th").all_inner_texts()
     assert [heads[i] for i, each in enumerate(aligned) if each == "right"] == [
-        "Rows", "Columns", "Weights", "Time", "Ids a sample", "Pieces"]  # fmt: skip
+        "Rows", "Columns", "Weights", "Time", "Ids per sample", "Pieces"]  # fmt: skip
     bottom = page.evaluate("""() => {
       const scroll = document.querySelector('.scroll.tall');
       scroll.scrollTop = scroll.scrollHeight;

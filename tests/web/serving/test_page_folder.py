@@ -199,7 +199,7 @@ def test_files_are_dropped_anywhere_and_what_was_assumed_is_asked(page: Any):
     page.get_by_label("Search").fill("t0")
     row = page.locator(".tables tbody tr").first.inner_text().split("\t")
     heads = page.locator(".tables thead th").all_inner_texts()
-    assert row[heads.index("Ids a sample")] == "0.25"  # small numbers keep their digits
+    assert row[heads.index("Ids per sample")] == "0.25"  # small numbers keep their digits
 
 
 @pytest.mark.parametrize("sign", [",", ";", "\t"])
@@ -214,13 +214,13 @@ def test_columns_of_other_names_are_asked_for(page: Any, sign: str):
     assert asked.locator("select").evaluate_all("all => all.map(each => each.value)") == [
         "Feature", "num_ids", "emb_width", "avg_lookups",
     ]  # fmt: skip
-    asked.get_by_label("Ids a sample").select_option("")
+    asked.get_by_label("Ids per sample").select_option("")
     page.locator("#read-columns").click()
-    expect(asked.get_by_role("alert")).to_have_text("Choose the column of: Ids a sample.")
-    asked.get_by_label("Ids a sample").select_option("num_ids")
+    expect(asked.get_by_role("alert")).to_have_text("Choose the column of: Ids per sample.")
+    asked.get_by_label("Ids per sample").select_option("num_ids")
     page.locator("#read-columns").click()
     expect(asked.get_by_role("alert")).to_contain_text("Two of these are the same column")
-    asked.get_by_label("Ids a sample").select_option("avg_lookups")
+    asked.get_by_label("Ids per sample").select_option("avg_lookups")
     page.locator("#read-columns").click()
     expect(page.locator("#read-as .facts")).to_contain_text("2 tables, fp32 (assumed)")
     expect(page.get_by_label("Workload").locator("option:checked")).to_contain_text("mine · 2 tables")

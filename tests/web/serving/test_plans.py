@@ -102,6 +102,17 @@ def test_pinned_pieces_that_change_places_break_the_pin(client: Client, plan: re
     assert "pinned to column_wise (fused) on ranks [1, 0]" in swapped["broken"][0]
 
 
+def test_every_changed_table_is_counted_however_few_are_listed(
+    client: Client, opened: str, plan: recsmith.Plan, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("recsmith.web.serving.views.MOST_CHANGES", 0)
+    placement = movable(plan)
+    edit = {"moves": [{"table": placement.table, "rank": (placement.ranks[0] + 1) % 4}]}
+    key = client.ask("POST", f"/api/plans/{opened}/edits", json=edit).json()["id"]
+    found = client.ask("GET", "/api/comparison", params={"plan": [opened, key]}).json()["differences"][0]
+    assert (found["changed"], found["changes"]) == (1, [])
+
+
 def test_a_changed_plan_is_kept_compared_and_downloaded(client: Client, opened: str, plan: recsmith.Plan):
     placement = movable(plan)
     to = (placement.ranks[0] + 1) % 4
@@ -115,6 +126,7 @@ def test_a_changed_plan_is_kept_compared_and_downloaded(client: Client, opened: 
     assert next(each for each in found.placements if each.table == placement.table).ranks == (to,)
     both = client.ask("GET", "/api/comparison", params={"plan": [opened, key]}).json()
     assert [each["table"] for each in both["differences"][0]["changes"]] == [placement.table]
+    assert both["differences"][0]["changed"] == 1
     report = client.ask("GET", f"/api/plans/{key}/report", params={"against": opened})
     assert report.headers["content-type"].startswith("text/html")
     assert "attachment" in report.headers["content-disposition"]

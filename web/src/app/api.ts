@@ -120,7 +120,7 @@ export interface SideBySide {
   plans: PlanSummary[];
   settings: Record<string, string[]>;
   differences: {
-    plan: string; unchanged: number; moved_bytes: number; other_problem: string[];
+    plan: string; changed: number; unchanged: number; moved_bytes: number; other_problem: string[];
     changes: { table: string; before: string | null; after: string | null; moved_bytes: number }[];
   }[];
 }

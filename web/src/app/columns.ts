@@ -8,7 +8,7 @@ import { button, field, select } from "./controls";
 const WANTED: [string, string, RegExp][] = [
   ["embedding_dim", "Columns (dimension)", /dim|width/i],
   ["num_embeddings", "Rows", /row|num_?emb|num_?id|cardinal|vocab|hash|bucket|size/i],
-  ["pooling_factor", "Ids a sample", /pool|lookup|ids|length|avg|mean|hot/i],
+  ["pooling_factor", "Ids per sample", /pool|lookup|ids|length|avg|mean|hot/i],
   ["name", "Name of the table", /name|table|feature|slot|field|^id$/i],
 ];
 const SHOWN = ["name", "num_embeddings", "embedding_dim", "pooling_factor"];
@@ -66,6 +66,6 @@ export function columnForm(name: string, rows: Rows): HTMLElement {
   const form = h("div", { class: "arrival" },
     h("p", null, h("strong", null, name), " names its columns in its own way. Which is which?"),
     h("div", { class: "row" }, asked.map(({ words, control }) => field(words, control))),
-    h("div", { class: "buttons" }, button("Read it so", read, "primary", { id: "read-columns" })), trouble);
+    h("div", { class: "buttons" }, button("Read the file", read, "primary", { id: "read-columns" })), trouble);
   return form;
 }

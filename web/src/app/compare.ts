@@ -113,7 +113,7 @@ function table(found: SideBySide): HTMLElement {
     (id) => (location.hash = `#/compare/${[id, ...named().filter((each) => each !== id)].join(",")}`));
   return h("div", null,
     h("h2", null, "Side by side"),
-    field("Compared with", base, isOtherWork ? "The plans do not do the same work in a step: compare samples a second, and what a million samples cost." : undefined),
+    field("Compared with", base, isOtherWork ? "The plans process different numbers of samples per step: compare samples per second, and the device time of a million samples." : undefined),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Comparison" },
       h("table", { class: "compare", id: "comparison" },
         h("thead", null, h("tr", null, h("td"), found.plans.map((plan) => h("th", { scope: "col" }, h("a", { href: `#/plan/${plan.id}` }, plan.name), plan === first ? h("small", null, "the base") : null)))),
@@ -127,7 +127,7 @@ function table(found: SideBySide): HTMLElement {
 function settings(found: SideBySide): HTMLElement {
   const rows = Object.entries(found.settings);
   return h("section", { id: "asked-differently" },
-    h("h2", null, "What was asked differently"),
+    h("h2", null, "Settings that differ"),
     rows.length
       ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" },
           h("table", { class: "compare" },
@@ -141,12 +141,12 @@ function difference(each: SideBySide["differences"][number], found: SideBySide):
   const changes = each.changes.slice(0, SHOWN);
   return h("section", null,
     h("h2", null, `From “${first.name}” to “${other.name}”`),
-    h("p", null, `${counted(each.changes.length, "table")} ${each.changes.length === 1 ? "changes" : "change"}, ${whole(each.unchanged)} ${each.unchanged === 1 ? "stays" : "stay"}; `,
+    h("p", null, `${counted(each.changed, "table")} ${each.changed === 1 ? "changes" : "change"}, ${whole(each.unchanged)} ${each.unchanged === 1 ? "stays" : "stay"}; `,
       `a running job would move ${bytes(each.moved_bytes)} of weights. `,
       h("a", { href: api.reportOf(other.id, first.id), download: "" }, "Download this comparison as a report")),
     each.other_problem.map((words) => h("p", { class: "warning" }, words)),
     changes.length
-      ? h("details", null, h("summary", null, "Which tables"),
+      ? h("details", null, h("summary", null, each.changed > SHOWN ? `Which tables: the first ${SHOWN}` : "Which tables"),
           h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Changed tables" },
             h("table", null,
               h("thead", null, h("tr", null, ["Table", "Before", "After", "Moved"].map((head) => h("th", { scope: "col", class: head === "Moved" ? "number-cell" : null }, head)))),

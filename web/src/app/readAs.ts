@@ -63,14 +63,14 @@ function running(found: RunningSummary, name: string): Child {
     trouble.textContent = "";
     try {
       const plan = await api.running(found.id, chosen.workload, clusterWord());
-      await search({ plan: plan.id, name: `${plan.workload || "tables"}, planned anew`, planner: chosen.planner, cost_model: chosen.costModel, seed: chosen.seed, time_limit_s: chosen.seconds }, plan.id);
+      await search({ plan: plan.id, name: `${plan.workload || plan.name.replace(/, running$/, "")}, planned anew`, planner: chosen.planner, cost_model: chosen.costModel, seed: chosen.seed, time_limit_s: chosen.seconds }, plan.id);
     } catch (error) {
       trouble.textContent = (error as Error).message;
     }
   };
   return [
     h("p", null, h("strong", null, name), ` holds the running plan of ${counted(found.tables, "table")} on ${counted(found.devices, "device")}`),
-    h("p", { class: "note" }, "Choose its tables and its kind of device below, and see what it costs beside a plan of RecSmith."),
+    h("p", { class: "note" }, "Choose its tables and the kind of device below, then compare it with a plan of RecSmith."),
     h("div", { class: "buttons" }, button("Compare it with a new plan", () => void compare(), "primary", { class: "button primary compare-running" })),
     trouble,
   ];

@@ -26,14 +26,16 @@ class Watch {
   private readonly note = h("p", { class: "lead" }, "Waiting for its turn…");
   private readonly stopper = button("Stop with the best so far", () => void this.stop(), "plain", { id: "stop", disabled: true });
   private readonly buttons = h("div", { class: "buttons" });
+  private readonly progress = h("section", { class: "card", "aria-label": "Progress" });
   private readonly chart = new Chart("The best step so far against time", 320, (theme) => progress(this.points, this.bound, this.elapsed(), theme));
 
   constructor(private readonly id: string, name: string) {
     this.buttons.append(
       this.stopper,
       button("Cancel", () => void this.cancel(), "danger", { id: "cancel" }));
+    this.progress.append(this.chart.element);
     this.element.append(this.heading, name ? h("p", null, name) : "", this.note, this.figures,
-      h("section", { class: "card", "aria-label": "Progress" }, this.chart.element), this.buttons);
+      this.progress, this.buttons);
   }
 
   begin(): () => void {
@@ -47,7 +49,7 @@ class Watch {
   }
 
   private hear(event: SearchEvent): void {
-    if (event.kind === "queued") this.note.textContent = event.waiting ? "Another search runs first; this one waits." : "Starting…";
+    if (event.kind === "queued") this.note.textContent = event.waiting ? "Another search is running; this one starts after it." : "Starting…";
     else if (event.kind === "started") this.started = performance.now();
     else this.started ??= performance.now() - event.elapsed_s * 1000;
     if (event.kind === "started") this.note.textContent = "Reading the problem…";
@@ -58,7 +60,7 @@ class Watch {
     if (event.kind === "improved" && event.total_s !== null) {
       this.stopper.disabled = false;
       this.points.push({ x: event.elapsed_s, y: event.total_s });
-      this.note.textContent = "Each step down is a faster plan.";
+      this.note.textContent = "The line falls whenever a faster plan is found.";
     }
     if (event.kind === "done" && event.plan) return this.open(event.plan.id);
     if (event.kind === "failed") return this.finish(event.fixes.length ? "There is no plan for this" : "No plan was found", event.error ?? "", event.fixes);
@@ -89,7 +91,8 @@ class Watch {
   private finish(title: string, words: string, fixes: Fix[] = []): void {
     this.ended = true;
     this.heading.textContent = title;
-    this.note.textContent = words;
+    this.note.textContent = words.charAt(0).toUpperCase() + words.slice(1);
+    if (!this.points.length) this.figures.hidden = this.progress.hidden = true; // nothing was found that they could show
     this.note.classList.add("error");
     document.title = `${title} · RecSmith`;
     say(`${title}. ${words}`);

@@ -12,7 +12,7 @@ export const TIME_PARTS: [key: keyof DeviceSeconds, label: string, colour: strin
   ["backward_compute_s", "Backward compute", "backward-compute"],
   ["forward_comm_s", "Forward communication", "forward-comm"],
   ["backward_comm_s", "Backward communication", "backward-comm"],
-  ["wait_s", "Wait for the others", "wait"],
+  ["wait_s", "Waiting for the others", "wait"],
 ];
 
 /** What every device takes besides under any plan: a part of its own, where there is some. */

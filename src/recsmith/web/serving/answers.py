@@ -450,9 +450,13 @@ class SideBySide:
 
 @record
 class PlanDifference:
-    """What changed from the first plan to another: tables, bytes to move, and how their problems differ."""
+    """What changed from the first plan to another: tables, bytes to move, and how their problems differ.
+
+    changes: of the `changed` tables those that are listed, at most 500.
+    """
 
     plan: str
+    changed: int
     unchanged: int
     moved_bytes: int
     changes: tuple[PlacedOtherwise, ...]

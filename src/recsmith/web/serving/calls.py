@@ -1,7 +1,7 @@
 """A request as operations see it: the session, the parameters of path and query, and the body as a noun."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -14,7 +14,7 @@ from recsmith.errors import UsageError
 from recsmith.files import decode, parse_json
 from recsmith.web.serving.pricing import Benches
 from recsmith.web.serving.run_folders import RunFolders
-from recsmith.web.serving.searches import Searches
+from recsmith.web.serving.searches import LOOK_S, Searches
 from recsmith.web.serving.sessions import Session, Sessions
 from recsmith.web.serving.settings import Refused, Settings
 
@@ -43,9 +43,17 @@ class Server:
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.threads)
 
 
+async def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Call:
-    """One request. key: the id in its path, if there is one; last_event: the number of the last event heard, or -1."""
+    """One request.
+
+    key: the id in its path, if there is one. last_event: the number of the last event heard, or -1. has_gone: whether
+    the client has closed the connection.
+    """
 
     server: Server
     session: Session
@@ -53,6 +61,18 @@ class Call:
     key: str
     body: bytes = b""
     last_event: int = -1
+    has_gone: Callable[[], Awaitable[bool]] = _never
+
+    async def while_heard(self, answer: Coroutine[Any, Any, Found]) -> Found:
+        """An answer that takes long; the work on it ends once the client has gone."""
+        task = asyncio.ensure_future(answer)
+        try:
+            while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+                if await self.has_gone():
+                    raise Refused(409, "nobody waits for the answer any more")
+            return task.result()
+        finally:
+            task.cancel()
 
     def noun(self, kind: type[Noun]) -> Noun:
         """The body as a noun; CorruptFile (422) where it is none."""
@@ -81,7 +101,7 @@ async def read_call(request: Request, server: Server, most_bytes: int) -> Call:
         raise Refused(408, f"the request did not come in whole within {server.settings.body_s:g} s") from None
     return Call(
         server, cast(Session, request.scope["session"]), request.query_params, request.path_params.get("id", ""), body,
-        _last_event(request.headers.get("last-event-id", "")),
+        _last_event(request.headers.get("last-event-id", "")), request.is_disconnected,
     )  # fmt: skip
 
 

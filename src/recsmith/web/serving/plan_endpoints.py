@@ -155,7 +155,7 @@ def _edited(call: Call, plan: Plan, edit: PlanEdit) -> Plan:
 async def plan_advice(call: Call) -> ToldAdvice:
     """What pays beside a plan."""
     plan = (await _found(call)).plan
-    found = await call.server.searches.ask(call.session.key, {"advised": plan_to_raw(plan)})
+    found = await call.while_heard(call.server.searches.ask(call.session.key, {"advised": plan_to_raw(plan)}))
     return decode(ToldAdvice, found["advice"], Given.of("the advice", ""))
 
 

@@ -66,8 +66,9 @@ def explained(error: RecSmithError, cluster: Cluster, space: Space) -> tuple[str
 def _fixes_in(message: str, cluster: Cluster, space: Space) -> list[Fix]:
     """Changes that were checked to work, as the sentence names them for the command line."""
     found: list[Fix] = []
-    if size := re.search(r"--hbm (\S+?GiB)", message):
-        found.append(Fix(text=f"{size[1]} of memory a device", changes=ProblemChanges(hbm_bytes=parse_size(size[1]))))
+    if size := re.search(r"--hbm (\S+?)GiB", message):
+        capacity = parse_size(f"{size[1]}GiB")
+        found.append(Fix(text=f"{size[1]} GiB of memory a device", changes=ProblemChanges(hbm_bytes=capacity)))
     if "--reserve 0" in message:
         found.append(Fix(text="keep nothing free for other layers", changes=ProblemChanges(reserve_bytes=0)))
     if hosts := re.search(r"\d[\d,]* devices? \((\d[\d,]*) hosts?\)", message):

@@ -236,7 +236,8 @@ def short_name(cluster: Cluster) -> str:
 
 def _difference(key: str, change: PlanDiff) -> answers.PlanDifference:
     return answers.PlanDifference(
-        plan=key, unchanged=change.unchanged, moved_bytes=change.moved_bytes, other_problem=change.other_problem,
+        plan=key, changed=len(change.changes), unchanged=change.unchanged, moved_bytes=change.moved_bytes,
+        other_problem=change.other_problem,
         changes=tuple(
             answers.PlacedOtherwise(
                 table=each.table, before=_place(each.before), after=_place(each.after), moved_bytes=each.moved_bytes

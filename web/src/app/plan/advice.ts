@@ -10,10 +10,10 @@ export function whatPays(id: string): HTMLElement {
   const ask = button("See what pays", () => void answer(), "primary", { id: "ask-advice" });
   const answer = async (): Promise<void> => {
     ask.disabled = true;
-    replace(found, h("p", { class: "note" }, "Every change is priced with this plan; that takes some seconds."));
+    replace(found, h("p", { class: "note" }, "Every change is priced with this plan; that takes some seconds, or some minutes for thousands of tables."));
     try {
       replace(found, adviceList(await api.advice(id)));
-      say("It is told which changes pay.");
+      say("The list of changes is here.");
       ask.hidden = true;
       found.focus({ preventScroll: true }); // its button is gone
     } catch (error) {
@@ -22,6 +22,6 @@ export function whatPays(id: string): HTMLElement {
     ask.disabled = false;
   };
   return h("div", null,
-    h("p", { class: "note" }, "Other data types, messages, optimizers, batches and devices, each priced with this plan; your moves by hand are not counted."),
+    h("p", { class: "note" }, "Other data types, messages, optimizers, batches and devices, each priced with this plan. Your moves by hand are not counted."),
     h("div", { class: "buttons" }, ask), found);
 }

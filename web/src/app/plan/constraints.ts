@@ -74,7 +74,7 @@ class Panel {
       ...together.map((each, i) => this.row(`${each.tables.join(", ")}: together on the same devices`, () => together.splice(i, 1))),
       ...apart.map((each, i) => this.row(`${each.tables.join(", ")}: no two on the same device`, () => apart.splice(i, 1))),
     ];
-    replace(this.list, rows.length ? rows : h("li", { class: "note" }, "Nothing yet: the search is free to choose."));
+    replace(this.list, rows.length ? rows : h("li", { class: "note" }, "None yet: the search may place every table anywhere."));
   }
 
   private row(text: string, drop: () => void): HTMLElement {

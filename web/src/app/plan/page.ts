@@ -57,10 +57,10 @@ class Page {
           h("p", { class: "note" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
         h("section", { class: "card", "aria-labelledby": "memory" }, h("h2", { id: "memory" }, "What each device holds"), this.memory.element, keys(IN_USE.map((part) => [part.label, part.colour])),
           h("p", { class: "note" }, "Weights, optimizer states and buffers of the tables on each device."))),
-      h("section", { class: "card", "aria-labelledby": "map" }, h("h2", { id: "map" }, "Where the shards lie"), shardMap(edit)),
+      h("section", { class: "card", "aria-labelledby": "map" }, h("h2", { id: "map" }, "Where the shards are"), shardMap(edit)),
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "whatif" }, h("h2", { id: "whatif" }, "What if…"), whatIf(edit)),
-        h("section", { class: "card", "aria-labelledby": "rules" }, h("h2", { id: "rules" }, "What the plan must keep"), constraintsPanel(edit))),
+        h("section", { class: "card", "aria-labelledby": "rules" }, h("h2", { id: "rules" }, "Constraints"), constraintsPanel(edit))),
       h("section", { class: "card", "aria-labelledby": "pays" }, h("h2", { id: "pays" }, "What pays"), whatPays(edit.id)),
       h("section", { class: "card", "aria-labelledby": "tables" }, h("h2", { id: "tables" }, "Every table"), shardTable(edit)),
       h("p", { class: "note" }, edit.view.valid_for ? `The bound is valid for: ${edit.view.valid_for}.` : ""));
@@ -123,7 +123,7 @@ class Page {
     const reserve = Math.round(most.hbm_capacity_bytes * KEPT_FREE);
     replace(this.full, share > NEARLY_FULL ? h("p", { class: "warning" },
       share > 1 ? `Device ${most.rank} needs ${percent(share)} of its memory: no job can run this plan, and it cannot be kept. `
-        : `Device ${most.rank} is ${percent(share)} full: a longer batch or another library may not fit. `,
+        : `Device ${most.rank} is ${percent(share)} full: a batch with more ids, or another release of a library, may not fit. `,
       button(`Plan again with ${bytes(reserve)} kept free`, () => void replan(this.edit, null, { ...this.edit.changes, reserve_bytes: this.edit.view.cluster.reserve_bytes + reserve })
         .catch((error: Error) => replace(this.trouble, h("p", { class: "error" }, error.message))), "plain", { id: "reserve" })) : null);
   }

@@ -7,7 +7,7 @@ import { pinOf, wish } from "./constraints";
 import type { Edit, Piece } from "./edit";
 
 export function label(piece: Piece): string {
-  return piece.table.widths.length > 1 ? `${piece.table.name}, piece ${piece.piece + 1} of ${piece.table.widths.length}` : piece.table.name;
+  return piece.table.widths.length > 1 ? `${piece.table.name} (${piece.piece + 1} of ${piece.table.widths.length})` : piece.table.name;
 }
 
 export function meter(share: number, kind: string): HTMLElement {

@@ -9,7 +9,7 @@ import type { Edit } from "./edit";
 const STEP = 100; // rows that are shown at once
 const TIME = "Time";
 const AT_ONCE = 200; // tables whose times are asked for with the page; those of more, by the head of their column
-const NUMBERS = ["Rows", "Columns", "Weights", TIME, "Ids a sample", "Pieces"]; // columns of numbers, aligned right
+const NUMBERS = ["Rows", "Columns", "Weights", TIME, "Ids per sample", "Pieces"]; // columns of numbers, aligned right
 
 type Column = [string, (table: TableData) => string | number, ((table: TableData) => string)?];
 
@@ -37,7 +37,7 @@ export function shardTable(edit: Edit): HTMLElement {
     ["Columns", (table) => table.columns],
     ["Weights", (table) => table.weight_bytes, (table) => bytes(table.weight_bytes)],
     [TIME, (table) => times.get(table) ?? 0, (table) => (times.has(table) ? seconds(times.get(table)!) : "…")],
-    ["Ids a sample", (table) => table.ids, (table) => digits(table.ids)],
+    ["Ids per sample", (table) => table.ids, (table) => digits(table.ids)],
     ["Sharding", (table) => table.sharding_type, (table) => table.sharding_type.replaceAll("_", " ")],
     ["Kernel", (table) => table.compute_kernel],
     ["Pieces", (table) => table.widths.length],
@@ -61,7 +61,7 @@ export function shardTable(edit: Edit): HTMLElement {
       button(name, () => { if (name === TIME) void time().catch(trouble); [sorted, down] = [i, i === sorted ? !down : i > 0]; draw(); }, "quiet"))));
     replace(body, found.slice(0, most).map((table) => h("tr", null, columns.map(([name, value, words]) =>
       h("td", { class: NUMBERS.includes(name) ? "number-cell" : null }, words ? words(table) : value(table))))));
-    replace(foot, h("span", { class: "note" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}. Time: as planned, how much faster its device would be without the table.`),
+    replace(foot, h("span", { class: "note" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}. ${times.size ? "" : "Choose the head of column Time to compute it. "}Time: how much faster the slowest device of the table would be without it, in the plan as it was found.`),
       found.length > most ? button("Show more", () => { most += STEP; draw(); }, "plain") : null);
   }
 

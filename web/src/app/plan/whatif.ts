@@ -91,6 +91,6 @@ function deviceKnob(edit: Edit, sizes: Changes): HTMLElement {
     delete sizes.local_world_size;
     if (value !== now) Object.assign(sizes, shape(value));
   }).element;
-  made.append(h("p", { class: "note" }, "On another number of devices the shards have no place: plan again."));
+  made.append(h("p", { class: "note" }, "Another number of devices needs a new plan."));
   return made;
 }
