@@ -174,7 +174,7 @@ class Searches:
         """How many searches run or wait; Refused where the client has one of them, or too many wait."""
         owners = [search.owner for search in self.searches.values() if not search.has_ended] + [*self.asking]
         if owner in self.asking:
-            raise Refused(409, "what pays is still being worked out for you (minutes for thousands of tables); ask again after that")
+            raise Refused(409, "what pays is being worked out for you, which may take minutes; ask again after that")
         if owner in owners:
             raise Refused(409, "a search of yours is running; wait for it, or cancel it")
         if len(owners) >= self.settings.searches + self.settings.waiting:
