@@ -102,6 +102,19 @@ def test_a_fault_is_named_once_within_100_steps(kind: str) -> None:
     assert found[0].step < 480 + 96
 
 
+def test_a_job_that_begins_where_another_ended_judges_its_data_from_the_first_look_and_nothing_of_the_job() -> None:
+    yesterday, today = JobSignals(LAYOUT), JobSignals(LAYOUT)
+    assert run(yesterday, 60) == []
+    today.from_raw(json.loads(json.dumps(yesterday.to_raw())))
+    today.forget_job()
+    elsewhere = {"rate": 0.1, "own": [0.01, 0.04, 0.01], "step_s": 1.5, "gradient": 9.0}  # another job, all of it well
+    lost = FAULTS["label_rate"][0]
+    found = run(today, 5, lambda parts: (parts.update(elsewhere), lost(parts)), seed=1, first=8)
+    assert [finding.kind for finding in found] == ["ne", "calibration", "label_rate"]
+    assert found[2].because.startswith("label 'click' is 0.")
+    assert 1 <= found[2].step <= 8, "since the first look, and not since a step of yesterday"
+
+
 def test_what_no_cause_explains_is_told_by_its_signal() -> None:
     signals = JobSignals(LAYOUT)
     assert run(signals, 60) == []

@@ -64,6 +64,10 @@ class Causes(PlainState):
             self.tell(fault.kind, fault.of)
         return found
 
+    def forget_job(self) -> None:
+        """Keep what is usual of the data alone: not what was told, nor rates and ranks."""
+        self._calm, self._rates, self._late, self._waiting = {}, {}, [], {}
+
     def tell(self, kind: str, of: str) -> None:
         """Know that a fault was seen, here or elsewhere."""
         self._calm[f"{kind}:{of}"] = 0

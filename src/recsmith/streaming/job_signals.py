@@ -34,6 +34,7 @@ DETECTORS: dict[str, dict[str, Any]] = {
 LEAST = {"step_s": 1.5, "waiting": 1.5, "imbalance": 1.05, "gradient_norm": 1.5, "loss": 1.02, "ne": 1.02,
          "calibration": 1.05}  # fmt: skip
 JUDGED_WITH = {"waiting": 0.05}  # what is added to a share, so that ten times almost nothing is no matter
+OF_JOB = ("gradient_norm", "step_s", "waiting", "imbalance")  # signals of a job, its plan and machines, not of its data
 FOLLOW = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting")  # what follows from causes
 
 
@@ -74,6 +75,19 @@ class JobSignals(PlainState):
     def relaid(self, layout: JobLayout) -> None:
         """Go on with the same features under another plan."""
         self.layout = self.causes.layout = layout
+
+    def forget_job(self) -> None:
+        """Keep what is usual of the data and of predictions alone, for a job that begins where this one ended."""
+        for name in set(OF_JOB) & self.series.keys():
+            self.series[name] = self._made(name)
+            self._usual.pop(name, None)
+        self._times, self._explained, self._step = [], -EXPLAINED, 0
+        self.causes.forget_job()
+
+    @property
+    def looks(self) -> int:
+        """How many there were."""
+        return self._looks
 
     def _made(self, name: str) -> AlarmingSeries | None:
         try:

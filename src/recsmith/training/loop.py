@@ -222,6 +222,7 @@ def _with_reasons(job: TrainingJob, watchers: Watchers, heard: set[str]) -> dict
     reasons = job.agreement.reasons({what: wish.because for what, wish in watchers.wishes.items()})
     for what, error in FAILURES.items():
         if what in wishes:
+            log_wish(job, Wish(what, reasons[what]), "training ends with this error", say=False)  # type: ignore[arg-type]
             raise error(reasons[what])
     for what in sorted(wishes):
         mine = watchers.wishes.pop(what, None)

@@ -158,12 +158,14 @@ def test_what_one_rank_asks_for_all_ranks_do_at_the_same_step(tmp_path: Path, mo
     with pytest.raises(RecSmithError, match=r"\Ait is step 49\Z"):
         train(a_run(tmp_path / "asked", watcher, steps=200))
     lines = events(tmp_path / "asked", "watcher")
-    heard = [("evaluate", 16, 3), ("refresh", 16, 2), ("save", 24, 9), ("replan", 24, 17), ("roll_back", 24, 33)]
+    heard = [("evaluate", 16, 3), ("refresh", 16, 2), ("save", 24, 9), ("replan", 24, 17), ("roll_back", 24, 33),
+             ("fail", 64, 49)]  # fmt: skip
     assert [(each["what"], each["step"], each["because"]) for each in lines] == [
         (what, step, f"it is step {asked}") for what, step, asked in heard
     ]  # a checkpoint is written after step 24, so what was told there is heard there
     assert [each["done"] for each in lines[:3]] == ["evaluated", "refreshed Asks", "saved"]
-    assert all(each["done"].startswith("training goes on after step 24") for each in lines[3:])
+    assert all(each["done"].startswith("training goes on after step 24") for each in lines[3:5])
+    assert lines[5]["done"] == "training ends with this error"
     assert [each["step"] for each in events(tmp_path / "asked", "test")] == [16]
     assert [each["step"] for each in events(tmp_path / "asked", "checkpoint")] == [24]
     progress = json.loads((tmp_path / "asked/checkpoints/step-00000024/progress.json").read_text())

@@ -186,12 +186,13 @@ def write_once(job: TrainingJob, event: str, values: Raw) -> None:
     job.log.write(event, values)
 
 
-def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:
-    """Say what a watcher asked for, why, and what was done."""
+def log_wish(job: TrainingJob, wish: Wish, done: str, *, say: bool = True) -> None:
+    """Log what a watcher asked for, why, and what was done. say: on the terminal, too."""
     step = job.progress.step
     job.log.write("watcher", {"step": step, "what": wish.what, "because": wish.because, "done": done})
     job.log.show(step, f"watcher/{wish.what}", f"{wish.because}: {done}")
-    job.log.say({"note": f"step {step:,}: {wish.because} ({wish.what}): {done}"})
+    if say:
+        job.log.say({"note": f"step {step:,}: {wish.because} ({wish.what}): {done}"})
 
 
 def over_ranks(number: int, how: Any) -> int:

@@ -30,12 +30,13 @@ from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
 from recsmith.training.job.preparing import PreparedRun, predicted_step, prepare
-from recsmith.training.job.resuming import CHECKPOINTS, Saved, kept_in
+from recsmith.training.job.resuming import BEFORE, CHECKPOINTS, Saved, kept_in
 from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device, set_steps, settle, shard
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.random_states import random_kept
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.seams import systems
+from recsmith.training.seams.registry import first_of
 from recsmith.training.sources import dealt_source, total_steps, with_distinct
 from recsmith.training.step_clock import STEPS
 
@@ -105,6 +106,7 @@ def prepared(
     if saved is None:
         for system in systems():
             system.begin_weights(made, sharded)
+        progress.kept |= from_rank_0(lambda: kept_before(run))
     for key, each in attached.items():
         total = total_steps(run, parts.source, dist.get_world_size(), progress.step, progress.position)
         each.begin(total, progress.kept.get(key))
@@ -158,6 +160,12 @@ def agreed_of_hosts(
     made = from_rank_0(make)
     change = decode(HostChange, made["change"], "rank 0's plan") if made["change"] else None
     return plan_from_raw(made["plan"], "rank 0's plan"), change
+
+
+def kept_before(run: Run) -> dict[str, Any]:
+    """What a fresh job goes on from, of the training that its run starts from."""
+    found = first_of(each.watched_before(run) for each in systems())
+    return {} if found is None else {BEFORE: found}
 
 
 def progress_of(saved: Saved | None) -> Progress:

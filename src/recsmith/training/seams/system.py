@@ -294,6 +294,10 @@ class System:
     def begin_weights(self, made: Any, job: Any) -> None:
         """Change what was drawn for a fresh start of a PreparedRun, on every rank of a ShardedJob."""
 
+    def watched_before(self, run: Any) -> tuple[Mapping[str, Raw], str] | None:
+        """What watchers kept of the training that a run starts from, by their names, and its path."""
+        return None
+
     def begins_with(self, before: Any, model: Any, tables: Sequence[str], path: str) -> Sequence[str]:
         """Lines of what comes along when a model of a run begins with the tables of a training; raises where it cannot.
 

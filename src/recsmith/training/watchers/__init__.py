@@ -45,14 +45,18 @@ class Watchers:
 
     def watch(self, job: Any) -> None:
         """Watch the steps of a job, from what its checkpoint kept of each watcher; its next ones keep it, too."""
+        from recsmith.training.job.resuming import BEFORE
         from recsmith.training.watchers.protocol import SeenLine
 
         job.keeps[STATES] = lambda: self.states() or None
-        self.begin(job.progress.kept.get(STATES, {}))
+        self.begin(job.progress.kept.get(STATES, {}), *job.progress.kept.get(BEFORE, ({}, "")))
         job.log.heard = lambda event, values: self.hear(SeenLine(event, values, job))
 
-    def begin(self, states: Mapping[str, Raw]) -> None:
-        """Make the watchers, which go on from these states; those that are there already stay as they are."""
+    def begin(self, states: Mapping[str, Raw], before: Mapping[str, Raw] | None = None, path: str = "") -> None:
+        """Make the watchers, which go on from these states; those that are there already stay as they are.
+
+        before: states at the end of the training at a path that the run starts from.
+        """
         if self.named:
             return
         for spec in self.specs:
@@ -62,6 +66,9 @@ class Watchers:
         for name, raw in states.items():
             if name in self.named:
                 self.named[name].from_raw(raw)
+        for name, raw in (before or {}).items():
+            if hasattr(self.named.get(name), "begin_after"):
+                self.named[name].begin_after(raw, path)
 
     def __enter__(self) -> "Watchers":
         return self

@@ -95,5 +95,8 @@ class Watcher(Protocol):
     def from_raw(self, raw: Raw) -> None:
         """Go on from what a checkpoint kept, on every rank; not called when training rolls back."""
 
+    def begin_after(self, raw: Raw, path: str) -> None:
+        """Begin with what a watcher of this name kept of the training that the run starts from, on every rank."""
+
     def close(self, error: BaseException | None) -> None:
         """The job is over. error: what it ended with, where it failed."""

@@ -1,5 +1,6 @@
 """Jobs that begin with what another one learned: the same bits as one job of both days, under any plan."""
 
+import json
 import shutil
 from dataclasses import replace
 from importlib.util import find_spec
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.systems import needs_systems, of_system
+from support.systems import is_here, needs_systems, of_system
 from training.test_jobs import BATCH, DIM, FEATURES, STEPS, a_run, data, losses, plan_for_two
 
 import recsmith.training
@@ -19,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
     pytest.mark.usefixtures("torchrec"),
 ]
+WATCH: Any = {"every": 1, "sketch_every": 0} if is_here("watch") and find_spec("river") else "none"
 StartFrom: Any = recsmith.training.StartFrom
 DAY = STEPS * BATCH
 WEIGHTS = "model/weights.safetensors"
@@ -33,7 +35,7 @@ def of_days(output: Path, first: int, days: int, **words: Any) -> Run:
 def monday(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The first day, on two ranks, each table sharded by another type."""
     folder = tmp_path_factory.mktemp("monday")
-    run = of_days(folder / "out", 0, 1, plan=plan_for_two(folder))
+    run = of_days(folder / "out", 0, 1, plan=plan_for_two(folder), watch=WATCH)
     train(run)
     return run
 
@@ -57,9 +59,16 @@ def loaded(run: Run) -> dict[str, Any]:
 
 
 def test_two_days_in_two_jobs_end_with_the_bits_of_one(monday: Run, both: Run, tmp_path: Path):
-    tuesday = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=monday.output)
+    tuesday = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=monday.output, watch=WATCH)
+    if WATCH != "none":
+        known = f"watch: a look every 1 steps; what is usual is known from {STEPS - 1} looks of '{monday.output}'"
+        assert known in described(tuesday).notes
     train(tuesday)
     assert weights(tuesday) == weights(both)
+    if WATCH != "none":
+        newest = sorted((tmp_path / "out/checkpoints").iterdir())[-1]
+        kept = json.loads((newest / "progress.json").read_text())["watchers"]["anomalies"]
+        assert kept["signals"]["_looks"] == 2 * (STEPS - 1), "the watch of Tuesday went on from Monday's"
     said = [each.said for each in described(tuesday).systems if each.key == "start_from"]
     assert said == []  # it goes on from its own checkpoint now
     again = tmp_path / "again"

@@ -157,6 +157,19 @@ class TestAnomalies(WatcherContract):
         assert self.said.pop().startswith(f"watch: {said}")
         assert {text.split(";")[0] for text in self.said} == {"watch: a look every 2 steps"}
 
+    def test_the_state_of_the_day_before_is_begun_with_in_part(self, tmp_path: Path) -> None:
+        watcher, other, strange = (self.make(tmp_path) for _ in range(3))
+        for step in range(1, 20):
+            watcher.look(contract.seen(step, tmp_path))
+        raw = watcher.to_raw()
+        del self.said[:]
+        other.begin_after(raw, "monday")
+        other.look(contract.seen(1, tmp_path))
+        assert self.said == ["watch: a look every 2 steps; what is usual is known from 8 looks of 'monday'"]
+        strange.begin_after({**raw, "features": ["f7"]}, "monday")
+        strange.look(contract.seen(1, tmp_path))
+        assert self.said[2] == "watch: begins anew: its state is of other features"
+
     def test_a_job_that_is_too_short_hears_so(self, tmp_path: Path) -> None:
         job: Any = contract.seen(2, tmp_path).job
         job.total_steps = 16

@@ -6,13 +6,15 @@ feature; loading.py puts it into a rank's shards, under any plan. A run that goe
 begin again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recsmith.files import Raw
 from recsmith.problems import TableRule
 from recsmith.training.seams.capabilities import START, Capabilities, PlainPart
 from recsmith.training.seams.system import OpenRun, System
 from recsmith.training.systems.warm_start.settings import StartFrom, start_of
+from recsmith.training.watchers import STATES
 
 STARTS = PlainPart("start_from", owns=Capabilities({START}))
 
@@ -50,6 +52,16 @@ class WarmStart(System):
         from recsmith.training.systems.warm_start.loading import matched
 
         return made.telling(self.key, True, matched(made.run, made.parts, made.plan).lines)
+
+    def watched_before(self, run: Any) -> tuple[Mapping[str, Raw], str] | None:
+        """What watchers learned of the data before."""
+        if run.start_from is None:
+            return None
+        from recsmith.training.systems.warm_start.trained import open_trained
+
+        path = start_of(run.start_from).path
+        saved = open_trained(path).saved
+        return None if saved is None else (saved.progress.get(STATES) or {}, path)
 
     def begin_weights(self, made: Any, job: Any) -> None:
         """The weights and the state of optimizers that come along, over those that were drawn."""

@@ -11,10 +11,11 @@ from typing import Any
 
 from recsmith._components import register
 from recsmith.plans import Plan
+from recsmith.training.seams.registry import first_of, systems
 from recsmith.training.seams.system import WATCHER, RunFacts, System, SystemTold
-from recsmith.training.systems.watch.settings import watch_settings, watcher_spec
+from recsmith.training.systems.watch.settings import ANOMALIES, watch_settings, watcher_spec, why_anew
 
-register(WATCHER, "anomalies", "recsmith.training.systems.watch.anomalies:AnomalyWatcher")
+register(WATCHER, ANOMALIES, "recsmith.training.systems.watch.anomalies:AnomalyWatcher")
 register(WATCHER, "plan_watch", "recsmith.training.systems.watch.plan_watch:WatchedPlan")
 
 
@@ -74,8 +75,12 @@ class Watch(System):
         settings = watch_settings(run.watch)
         if settings is None:
             return ()
-        settings.check_features(source.schema.feature_names)
-        return (f"watch: {settings.told_from(steps)}",)
+        schema = source.schema
+        settings.check_features(schema.feature_names)
+        states, path = first_of(each.watched_before(run) for each in systems()) or ({}, "")
+        state = states.get(ANOMALIES, {})
+        looks = 0 if why_anew(state, schema.feature_names, schema.dense) else state["signals"]["_looks"]
+        return (f"watch: {settings.told_from(steps, looks, path)}",)
 
 
 SYSTEM = Watch()

@@ -34,10 +34,9 @@ from recsmith.training.systems.watch.looking import (
     samples_of,
 )
 from recsmith.training.systems.watch.plan_watch import WatchedPlan
-from recsmith.training.systems.watch.settings import Action, WatchSettings
+from recsmith.training.systems.watch.settings import VERSION, Action, WatchSettings, why_anew
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
-VERSION = 3  # of the state that checkpoints keep
 SKETCH_EVERY = 1000  # steps after which rows may be asked for, where no sketches are written
 PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # of the watch that a replan begins with; seconds a limit
 
@@ -60,6 +59,7 @@ class AnomalyWatcher(Watcher):
         self.sums = SumsOnTheirWay()
         self._job: TrainingJob | None = None
         self._raw: Raw | None = None  # state to go on from
+        self._before: tuple[Raw, str] | None = None  # state at the end of what the run starts from, and its path
         self._replanning: tuple[Finding, WatchedPlan] | None = None
         self._acted: int | None = None  # step of the last action
         self._step, self._written = 0, 0  # of the last look, and of the last line of signals
@@ -126,10 +126,11 @@ class AnomalyWatcher(Watcher):
                 )  # fmt: skip
             except MissingExtra as error:
                 notes.append(f"no sketches are written: {error}")
-        if self._raw is not None and (problem := self._go_on(self._raw, layout)):
+        raw, path = (self._raw, "") if self._raw is not None or self._before is None else self._before
+        if raw is not None and (problem := self._go_on(raw, layout, path)):
             notes.append(f"begins anew: {problem}")
-        self._raw = None
-        for note in (wanted.told_from(job.total_steps), *notes):
+        self._raw = self._before = None
+        for note in (wanted.told_from(job.total_steps, self.signals.looks if path else 0, path), *notes):
             job.log.say({"note": f"watch: {note}"})
 
     def _new_signals(self, layout: JobLayout) -> JobSignals:
@@ -240,22 +241,30 @@ class AnomalyWatcher(Watcher):
         """Go on from there at the first look; state of another version is left out, and that is said."""
         self._raw = raw
 
-    def _go_on(self, raw: Raw, layout: JobLayout) -> str | None:
-        """Go on from a state; why not, where it is of something else, and the watch begins anew."""
+    def begin_after(self, raw: Raw, path: str) -> None:
+        """Judge by what was usual there."""
+        self._before = raw, path
+
+    def _go_on(self, raw: Raw, layout: JobLayout, path: str) -> str | None:
+        """Go on from a state; why not, where it is of something else, and the watch begins anew.
+
+        path: of the training that the run starts from, whose state it is; empty where it is the job's own.
+        """
         assert self.signals is not None
         assert self._job is not None
-        if raw.get("version") != VERSION:
-            return f"its state is of version {raw.get('version')}, not {VERSION}"
-        if (raw.get("features"), raw.get("dense")) != (list(layout.features), list(layout.dense)):
-            return "its state is of other features"
+        if (problem := why_anew(raw, layout.features, layout.dense)) is not None:
+            return problem
         rank = dist.get_rank()
         try:
             self.signals.from_raw(raw["signals"])
-            self.samples = samples_of(raw["samples"], rank, layout.ranks, self.samples.most)
-            self.sums.from_raw(raw["sums"], layout)
             self.columns.known.from_raw(raw["known"])
-            self.columns.go_on(raw["columns"], rank, layout.ranks)
-            self._acted = raw["acted"]
+            if path:
+                self.signals.forget_job()
+            else:
+                self.samples = samples_of(raw["samples"], rank, layout.ranks, self.samples.most)
+                self.sums.from_raw(raw["sums"], layout)
+                self.columns.go_on(raw["columns"], rank, layout.ranks)
+                self._acted = raw["acted"]
         except (CorruptFile, LookupError, TypeError, ValueError) as error:
             self.signals, self.sums = self._new_signals(layout), SumsOnTheirWay()
             self.columns = columns_of(self._job, layout, self.settings.every)

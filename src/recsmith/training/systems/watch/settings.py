@@ -6,12 +6,14 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import MOST_STEPS, UsageError, check_rules, outside
-from recsmith.files import decode_part, did_you_mean, encode
+from recsmith.files import Raw, decode_part, did_you_mean, encode
 from recsmith.streaming.causes import LOOKS
 from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
 
 MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
+VERSION = 3  # of the state that checkpoints keep
+ANOMALIES = "anomalies"  # the watcher that it stands for
 AUTO, NONE = "auto", "none"  # what a run may say in place of settings
 MOST_IDS = 2**20  # of a feature in a look: more than that is no sample any more
 Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
@@ -61,8 +63,13 @@ class WatchSettings:
             ),
         )
 
-    def told_from(self, steps: int | None) -> str:
-        """From which step on something can be told, of a job of so many."""
+    def told_from(self, steps: int | None, before: int = 0, path: str = "") -> str:
+        """From which step on something can be told, of a job of so many.
+
+        before: looks at the training at a path whose state the job begins with.
+        """
+        if before >= LOOKS:
+            return f"a look every {self.every} steps; what is usual is known from {before:,} looks of '{path}'"
         every, first, hot = self.every, LOOKS * self.every, HOT_LOOKS * self.every
         if steps is not None and steps <= first:
             return f"nothing can be told of {steps:,} steps, for what is usual is known after {first:,}; watch: none"
@@ -88,7 +95,15 @@ def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
     return decode_part(WatchSettings, watch, "watch")
 
 
+def why_anew(raw: Raw, features: Sequence[str], dense: Sequence[str]) -> str | None:
+    """Why a watch of such columns begins anew beside a state; None where it goes on from it."""
+    if raw.get("version") != VERSION:
+        return f"its state is of version {raw.get('version')}, not {VERSION}"
+    alike = (raw.get("features"), raw.get("dense")) == (list(features), list(dense))
+    return None if alike else "its state is of other features"
+
+
 def watcher_spec(watch: str | dict[str, object]) -> tuple[dict[str, object], ...]:
     """The watcher that a run's `watch` stands for, as `watchers` would name it."""
     settings = watch_settings(watch)
-    return () if settings is None else ({"name": "anomalies", **encode(settings)},)
+    return () if settings is None else ({"name": ANOMALIES, **encode(settings)},)
