@@ -38,7 +38,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
-from fuzz_files import Class, Read, classes
+from fuzz_files import TESTS, Class, Read, classes
 
 SECONDS = 20  # of a file, before it counts as a hang: a machine that others use is slow at times
 AT_ONCE = 20  # files of a process that trains: its threads do not all end with a training; the next ones have another
@@ -214,12 +214,12 @@ def _files(names: Sequence[str], count: int) -> list[tuple[str, int]]:
     return [(name, number) for name in names for number in range(count)]
 
 
-def results(home: Path, names: Sequence[str], seed: int, count: int, limit_s: float) -> Iterator[Row]:
-    """The row of every file; a process that is ended is started again behind the file that ended it."""
+def results(home: Path, names: Sequence[str], seed: int, count: int, limit_s: float, *more: str) -> Iterator[Row]:
+    """The row of every file; a process that is ended is started again behind the file that ended it. more: options."""
     files, at = _files(names, count), 0
     while at < len(files):
         words = [sys.executable, __file__, "--work", ",".join(names), "--home", str(home), "--seed", str(seed),
-                 "--first", str(at), "--files", str(count), "--seconds", str(limit_s)]  # fmt: skip
+                 "--first", str(at), "--files", str(count), "--seconds", str(limit_s), *more]  # fmt: skip
         with tempfile.TemporaryFile("w+") as log:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment())
             assert process.stdout
@@ -268,6 +268,12 @@ def _line(name: str, rows: Sequence[Row]) -> str:
     return f"| {name} | {len(rows):,} | {' | '.join(cells)} | {slowest:.1f} s | {most / 1e6:,.0f} MB |"
 
 
+def plan_quickly() -> None:
+    """Search for plans, and tighten their bounds, as little as most tests do."""
+    sys.path.insert(0, str(TESTS))
+    import_module("support.quick_plans").plan_quickly()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1000, help="of all classes together")
@@ -276,16 +282,20 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="of a file, by the wall clock: more on a busy machine"
     )
+    parser.add_argument("--quick", action="store_true", help="plans are searched for as little as in most tests")
     parser.add_argument("--home", type=Path, help="where the real files lie (default: a new folder)")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.quick:
+        plan_quickly()
     if asked.work:
         return work(asked.home, asked.work.split(","), asked.seed, asked.files, asked.first, asked.seconds)
     home = (asked.home or Path(tempfile.mkdtemp(prefix="recsmith-fuzz-"))).resolve()
     names = [asked.only] if asked.only else list(classes(home))
     rows: list[Row] = []
-    for row in results(home, names, asked.seed, -(-asked.files // len(names)), asked.seconds):
+    more = ["--quick"] * asked.quick
+    for row in results(home, names, asked.seed, -(-asked.files // len(names)), asked.seconds, *more):
         if row["outcome"] in BAD or not rows or rows[-1]["class"] != row["class"]:
             print(f"{len(rows):6} read, now {row}", file=sys.stderr, flush=True)
         rows.append(row)

@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.quick_plans import search
 import recsmith
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+DROPIN = str(EXAMPLES / "torchrec_dropin.py")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 needs_torchrec = pytest.mark.skipif(find_spec("torchrec") is None, reason="torchrec is not installed")
 
@@ -25,6 +27,15 @@ def run(*words: str) -> str:
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def on_ranks(script: str) -> str:
+    """What a script for torchrun prints on two ranks that have joined their job; rank 0 alone prints."""
+    from recsmith.jobs.launch import launch
+
+    said, nothing = launch("support.jobs:said_by", {"script": script}, ranks=2)
+    assert nothing == ""
+    return said
 
 
 def test_plan_and_compare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -77,13 +88,15 @@ def test_every_example_is_run_by_some_test():
 
 @needs_torchrec
 @pytest.mark.parametrize(
-    "launcher",
-    [pytest.param(("--ranks", "2"), marks=pytest.mark.soak, id="by itself"), pytest.param(TORCHRUN, id="torchrun")],
+    "start",
+    [
+        pytest.param(lambda: on_ranks(DROPIN), id="on ranks"),
+        pytest.param(lambda: run(DROPIN, "--ranks", "2"), marks=pytest.mark.soak, id="by itself"),
+        pytest.param(lambda: run(*TORCHRUN, DROPIN), marks=pytest.mark.soak, id="torchrun"),
+    ],
 )
-def test_torchrec_dropin(launcher: tuple[str, ...]):
-    script = str(EXAMPLES / "torchrec_dropin.py")
-    said = run(*launcher, script) if launcher is TORCHRUN else run(script, *launcher)
-    plan, loss = said.splitlines()
+def test_torchrec_dropin(start: Callable[[], str]):
+    plan, loss = start().splitlines()
     assert "user row_wise" in plan
     assert "device data_parallel" in plan
     losses = [float(number) for number in re.findall(r"\d+\.\d+", loss)]

@@ -1,8 +1,13 @@
 """What ranks of local jobs run in tests: plain functions that return JSON data."""
 
 import logging
+import runpy
+import sys
 import warnings
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -89,3 +94,11 @@ def collective(
         path: {name: [parameter.sharding_type, parameter.ranks] for name, parameter in module.items()}  # type: ignore[attr-defined]
         for path, module in plan.plan.items()
     }
+
+
+def said_by(script: str) -> str:
+    """What a script for torchrun prints on this rank, which has joined its job and leaves it later."""
+    here = patch.object(sys, "argv", [script]), patch.object(dist, "init_process_group")
+    with here[0], here[1], patch("recsmith.torchrec.leave"), redirect_stdout(StringIO()) as said:
+        runpy.run_path(script, run_name="__main__")
+    return said.getvalue()

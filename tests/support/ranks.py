@@ -44,8 +44,11 @@ IMPORTED = (
     "recsmith.training.rank",
     "recsmith.feeding.worker",
     "recsmith.learning.policies.actors",
+    "encodings.idna",
     "fsspec",
     "numpy.ma",
+    "pyarrow.dataset",
+    "pytest",
     "torch.distributed.checkpoint._fsspec_filesystem",
     "torch.distributed.optim",
     "torch.profiler._cupti_monitor",
@@ -228,6 +231,7 @@ class Forks:
             environment = os.environ | {
                 PARENT: str(os.getpid()), "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path),
                 "PYTHONWARNINGS": "ignore", "TORCH_CPP_LOG_LEVEL": "ERROR",
+                "JE_ARROW_MALLOC_CONF": "background_thread:false",
             }  # fmt: skip
             self.passing, theirs = socket.socketpair()
             with theirs:
@@ -299,7 +303,8 @@ def _warm_up() -> None:
         try:
             import_module(name)
         except ModuleNotFoundError as error:
-            if not (error.name or "").startswith("recsmith.training.systems."):  # one that was deleted, used by another
+            missing = error.name or ""  # a system that was deleted, used by another, or what is not installed
+            if not missing.startswith(("recsmith.training.systems.", "pyarrow")):
                 raise
     for name in READ:
         module, _, noun = name.partition(":")

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.usefixtures("torchrec"),
 ]
 TESTS = Path(__file__).parents[2]
-STEPS, BATCH = 30, 48
+STEPS, BATCH = 20, 48
 ADAGRAD = RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=0.05))
 
 

@@ -26,6 +26,7 @@ from recsmith.training import Checkpointing, Run, RunData, load_run, save_run
 from recsmith.training.launch.manifests import JobPlace, kubernetes_objects, shape_of, slurm_script, torchx_command
 
 DATA = {"format": "generator", "seed": 1, "features": [{"name": "a", "num_embeddings": 300}], "num_samples": 256}
+REAL = [pytest.param(False, id="stand-in"), pytest.param(True, id="real", marks=pytest.mark.soak)]  # torchrun
 STAND_INS = {
     "scontrol": 'if [ "$1" = show ]; then echo 127.0.0.1; else echo "$@" >> "$SCONTROL_LOG"; fi',
     "srun": 'for node in $(seq $SLURM_NNODES); do "$@" & done; status=0\n'
@@ -47,6 +48,26 @@ def stand_ins(folder: Path) -> str:
         file.write_text(f"#!/bin/bash\n{body}\n")
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
     return os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+def stand_in_torchrun(folder: Path, model: Path) -> None:
+    """A torchrun that notes its words on a line, and writes the model."""
+    file = folder / "torchrun"
+    file.write_text(f"""#!/bin/bash\nmkdir -p '{model}'; (printf '%s\\0' "$@"; echo) >> '{folder}/words'\n""")
+    file.chmod(0o755)
+
+
+def asked_of_torchrun(folder: Path) -> Any:
+    """What torchrun read, the same on each machine; and that the command which its ranks run is one."""
+    from torch.distributed.run import get_args_parser
+
+    first, *others = (folder / "words").read_text().splitlines()
+    assert all(each == first for each in others)
+    read = get_args_parser().parse_args(first.split("\0")[:-1])
+    assert (read.module, read.training_script, len(others) + 1) == (True, "recsmith", int(read.nnodes))
+    tried = CliRunner().invoke(app, [*read.training_script_args, "--dry-run"])
+    assert tried.exit_code == 0, tried.output
+    return read
 
 
 def words_of(script: str) -> list[str]:
@@ -93,7 +114,10 @@ def test_a_range_of_machines_has_an_agent_on_each(run: Run, tmp_path: Path):
 # --- SLURM ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_script_of_slurm_trains_on_two_machines_and_waits_again_until_the_model_is_there(run: Run, tmp_path: Path):
+@pytest.mark.parametrize("real", REAL)
+def test_the_script_of_slurm_trains_on_two_machines_and_waits_again_until_the_model_is_there(
+    real: bool, run: Run, tmp_path: Path
+):
     save_run(run, tmp_path / "run.yaml")
     made = CliRunner().invoke(
         app, ["launch", str(tmp_path / "run.yaml"), "--for", "slurm", "--nodes", "2", "--per-node", "1", "--cpu",
@@ -109,12 +133,19 @@ def test_the_script_of_slurm_trains_on_two_machines_and_waits_again_until_the_mo
         **os.environ, "PATH": stand_ins(tmp_path / "bin"), "SLURM_NNODES": "2", "SLURM_JOB_ID": str(os.getpid()),
         "SLURM_JOB_NODELIST": "here", "GLOO_SOCKET_IFNAME": "lo", "SCONTROL_LOG": str(log),
     }  # fmt: skip
+    if not real:
+        stand_in_torchrun(tmp_path / "bin", tmp_path / "out" / "model")
     done = subprocess.run(
         ["bash", str(tmp_path / "train.sbatch")], env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "out" / "model").is_dir()
     assert not log.exists()
+    if not real:
+        asked = asked_of_torchrun(tmp_path / "bin")
+        assert (asked.nnodes, asked.nproc_per_node) == ("2", "1")
+        assert asked.rdzv_endpoint == f"127.0.0.1:{20_000 + os.getpid() % 20_000}"
+        return
     assert load_plan(tmp_path / "out" / "plan.json").cluster.world_size == 2
 
 
@@ -201,15 +232,21 @@ def test_the_job_is_the_run_on_its_machines(run: Run, tmp_path: Path):
 # --- TorchX -----------------------------------------------------------------------------------------------------------
 
 
-def test_torchx_trains_two_ranks_here(run: Run, tmp_path: Path):
+@pytest.mark.parametrize("real", REAL)
+def test_torchx_trains_two_ranks_here(real: bool, run: Run, tmp_path: Path):
     pytest.importorskip("torchx")
     save_run(run, tmp_path / "run.yaml")
     words = torchx_command(str(tmp_path / "run.yaml"), ("steps=3",), JobPlace(per_node=2, gpu=False, restarts=0))
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**os.environ, "PATH": stand_ins(tmp_path / "bin"), "GLOO_SOCKET_IFNAME": "lo"}
+    if not real:
+        stand_in_torchrun(tmp_path / "bin", tmp_path / "out" / "model")
     done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "out" / "model").is_dir()
+    if not real:
+        asked = asked_of_torchrun(tmp_path / "bin")
+        assert (asked.nnodes, asked.nproc_per_node, asked.training_script_args[-2:]) == ("1", "2", ["--set", "steps=3"])
+        return
     assert json.loads((tmp_path / "out" / "run.json").read_text())["steps"] == 3
 
 
