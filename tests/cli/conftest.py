@@ -35,6 +35,10 @@ class Done(NamedTuple):
     out: str
     err: str
 
+    def says(self, words: str) -> bool:
+        """Whether these words were printed, wherever their lines are broken: paths are as long as they are."""
+        return "".join(words.split()) in "".join(self.out.split())
+
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:

@@ -52,7 +52,7 @@ def test_a_check_tells_of_corrupt_lines(run: Run, tmp_path: Path):
     done = run("data", "check", tmp_path / "log.tsv")
     assert done.code == 0
     assert "corrupt  3; training passes over 100 of them a rank" in done.out
-    assert "log.tsv' line 1 has 1 field, not 40: 'garbage'" in " ".join(done.out.split())
+    assert done.says("log.tsv' line 1 has 1 field, not 40: 'garbage'")
     (tmp_path / "log.tsv").write_text(good + "garbage\n" * 101)
     done = run("data", "check", tmp_path / "log.tsv")
     assert (done.code, "corrupt  101; training passes over 100 of them a rank" in done.out) == (2, True)
@@ -88,7 +88,7 @@ def test_data_is_converted_clustered_checked_and_counted(run: Run, spec: Path, t
     path = tmp_path / "b" / "part-00000.parquet"
     path.write_bytes(path.read_bytes()[:-9])
     done = run("data", "check", tmp_path / "b")
-    assert (done.code, "cut off or damaged" in done.out) == (2, True)
+    assert (done.code, done.says("cut off or damaged")) == (2, True)
     raw = json.loads(run("data", "check", tmp_path / "b", "--format", "json").out)
     assert [each["fault"] for each in raw["faults"]][1].endswith("in the manifest")
 
@@ -116,9 +116,9 @@ def test_a_run_is_drafted_and_not_written_over(run: Run, tmp_path: Path):
     (tmp_path / "a.csv").write_text("user,clicked\n" + "".join(f"{at % 9},{at % 2}\n" for at in range(40)))
     target = tmp_path / "run.yaml"
     done = run("init", tmp_path / "a.csv", "-o", target)
-    assert (done.code, "read it, and then: recsmith data vocabulary" in " ".join(done.err.split())) == (0, True)
+    assert (done.code, "read it, and then: recsmith data vocabulary" in done.err) == (0, True)
     counted = run("data", "vocabulary", target, "-o", tmp_path / "vocabularies")
-    assert (counted.code, "user.arrow" in counted.out) == (0, True)
+    assert (counted.code, counted.says("user.arrow")) == (0, True)
     target.write_text("my own file\n")
     assert run("init", tmp_path / "a.csv", "-o", target).code == 2
     assert target.read_text() == "my own file\n"
@@ -134,7 +134,7 @@ def test_a_run_is_data_that_it_trains_on(run: Run, tmp_path: Path):
         of_run = run("data", words[0], job, *words[1:])
         of_spec = run("data", words[0], spec, *words[1:])
         assert (of_run.code, of_run.out) == (0, of_spec.out.replace(str(spec), str(job)))
-        assert f"'{job}' is a run; its data.train is read" in " ".join(of_run.err.split())
+        assert f"'{job}' is a run; its data.train is read" in of_run.err
     job.write_text("schema: recsmith/run/1\noutput: o\nsteps: 3\ndata: {train: {source: 'mine:Clicks'}}\n")
     refused = run("data", "check", job)
     assert (refused.code, "is a source of its own (mine:Clicks), which training" in refused.err) == (

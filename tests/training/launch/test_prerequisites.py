@@ -1,6 +1,7 @@
 """What a run needs of this machine: each thing that lacks is one sentence, before anything starts."""
 
 import socket
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,20 @@ def test_tensorboard_that_is_not_installed_is_told_before_anything_starts(monkey
     monkeypatch.setattr("recsmith.jobs.log.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match=r"metrics.tensorboard needs TensorBoard: pip install"):
         train(a_run(metrics=RunMetrics(tensorboard=True)))
+
+
+def test_the_process_that_starts_ranks_imports_no_pytorch(tmp_path: Path):
+    """Which takes it three CPU seconds and some hundred MB; ranks have it."""
+    save_run(a_run(ranks=2, output=str(tmp_path)), tmp_path / "run.json")
+    program = (
+        "import sys\nfrom recsmith.training.launch.prerequisites import check_run\n"
+        "from recsmith.training.launch.ranks import local_hosts, local_ranks\n"
+        "from recsmith.training.run import load_run\n"
+        "run = load_run(sys.argv[1])\ncheck_run(run, local_ranks(run))\nassert local_hosts(run, 2) == 1\n"
+        "print('torch' in sys.modules, 'torchrec' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "run.json")], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "False"], done.stderr
 
 
 def test_gpus_that_are_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch):
@@ -116,7 +131,7 @@ def test_an_output_that_cannot_be_written(start: object, tmp_path: Path):
 def test_a_memory_limit_below_the_program_s_own_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     run = a_run(output=str(tmp_path / "out"), ranks=2)
     monkeypatch.setattr(prerequisites, "memory_limit", lambda: 500 * 2**20)
-    with pytest.raises(UsageError, match="limit of this process is 500 MiB, and the 4 processes of this job take"):
+    with pytest.raises(UsageError, match="limit of this process is 500 MiB, and the 3 processes of this job take"):
         train(run)
     assert not (tmp_path / "out").exists()
     prerequisites.check_memory_limit(run, starts_ranks=False)

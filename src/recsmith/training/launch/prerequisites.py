@@ -20,6 +20,7 @@ from recsmith.files.settings import setting_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.jobs.machine import PROGRAM_BYTES
+from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.training.seams.registry import systems, use_systems
 from recsmith.units import format_size
@@ -63,7 +64,8 @@ def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
 
     starts_ranks: whether this process starts ranks of this machine, or is one itself.
     """
-    limit, processes = memory_limit(), 2 + (run.ranks or 1) if starts_ranks else 1  # torchrun's agent is one, too
+    started = 1 + (run.ranks or 2)  # torchrun's agent and the ranks, and this one where it asks PyTorch for GPUs
+    limit, processes = memory_limit(), started if starts_ranks else 1
     if limit is not None and limit < processes * PROGRAM_BYTES:
         what = "the process" if processes == 1 else f"the {processes} processes"
         raise UsageError(
@@ -128,12 +130,9 @@ def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
 
 def _check_named(run: Run) -> None:
     """UsageError for a function or class that cannot be loaded, or does not take its settings."""
-    from recsmith.training.optimizers.dense import check_dense_optimizer
-    from recsmith.training.optimizers.schedules import check_schedules
     from recsmith.training.seams import ROWS, STEP, WATCHER
 
-    check_dense_optimizer(run.optimizers.dense)
-    check_schedules(run.optimizers, run.steps)
+    _check_optimizers(run)
     if ":" in run.model.name:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
     for number, watcher in enumerate(run.watchers):
@@ -142,11 +141,28 @@ def _check_named(run: Run) -> None:
             check(run)
     if run.pipeline != "auto":
         _check_component(STEP, run.pipeline, "pipeline", 1)
-    _check_component(ROWS, run.rows, "rows", 2)
+    if run.rows != "device":
+        _check_component(ROWS, run.rows, "rows", 2)
     if names_component(run.comms):
         from recsmith.training.collectives import collectives_of
 
         collectives_of(run.comms)
+
+
+def _check_optimizers(run: Run) -> None:
+    """UsageError for an optimizer or a schedule that a job could not make.
+
+    PyTorch takes a second to import, so the usual optimizer without arguments, which can be made, goes unasked.
+    """
+    dense, sparse = run.optimizers.dense, run.optimizers.sparse
+    if dense.name != DenseOptimizer().name or dense.arguments:
+        from recsmith.training.optimizers.dense import check_dense_optimizer
+
+        check_dense_optimizer(dense)
+    if dense.schedule or sparse.schedule:
+        from recsmith.training.optimizers.schedules import check_schedules
+
+        check_schedules(run.optimizers, run.steps)
 
 
 def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None:

@@ -38,10 +38,10 @@ def launcher_environment() -> dict[str, str] | None:
 
 def local_ranks(run: Run) -> int:
     """Processes that a run gets on this machine: as it says, one a GPU, as many as its plan has, or one."""
-    import torch
-
     if run.ranks is not None:
         return run.ranks
+    import torch
+
     if torch.cuda.is_available():
         return torch.cuda.device_count()
     return load_plan(run.plan).cluster.job_world_size if run.plan not in MADE_HERE else 1
@@ -49,9 +49,11 @@ def local_ranks(run: Run) -> int:
 
 def local_hosts(run: Run, ranks: int) -> int:
     """Hosts that so many ranks of this machine stand in for: those of the run's plan file, of as many ranks, on CPU."""
+    if run.plan in MADE_HERE:
+        return 1
     import torch
 
-    if run.plan in MADE_HERE or torch.cuda.is_available():
+    if torch.cuda.is_available():
         return 1
     cluster = load_plan(run.plan).cluster
     return cluster.job_world_size // cluster.job_local_world_size if cluster.job_world_size == ranks else 1

@@ -16,7 +16,8 @@ from recsmith._components import load
 from recsmith.prediction.job_step import numbers_of
 from recsmith.prediction.speeds import Shapes
 from recsmith.training.optimizers.dense import dense_class, dense_optimizer, prepare_weights
-from recsmith.training.optimizers.schedules import Rates, ScheduledOptimizer
+from recsmith.training.optimizers.scheduled import ScheduledOptimizer
+from recsmith.training.optimizers.schedules import Rates
 from recsmith.training.optimizers.settings import DenseOptimizer, DenseState, RunOptimizers, SparseOptimizer
 from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.training.tables.protocol import table_of
