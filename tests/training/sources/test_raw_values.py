@@ -62,7 +62,9 @@ def test_texts_are_learned_and_scored(days: tuple[Path, dict[str, Any], dict[str
     assert scores.auc is not None
     assert scores.auc > 0.95, "whether a city is even says the label"
     raw = folder / "tuesday.parquet"
+    (folder / "monday").rename(folder / "away")  # the model has its own vocabularies
     seven = evaluate(folder / "out", data=str(raw)).auc
+    (folder / "away").rename(folder / "monday")
     assert seven is not None
     assert seven > 0.7, "read as Monday was, whose seven cities are most of Tuesday's nine"
     parquet.write_table(parquet.read_table(raw).slice(0, 0), folder / "empty.parquet")

@@ -35,7 +35,7 @@ UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers
           "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
 Shape = tuple[int, ...]
 WATCHERS = "watchers"  # key of progress.json, beside those of systems
-BEFORE = "watchers_before"  # beside it in a fresh job: (states of watchers of the training that it starts from, its path)
+BEFORE = "watchers_before"  # in a fresh job: (states of watchers of the training that it starts from, its path)
 HOOK = "gradient_hook"  # part of a job's state, by rank
 SHOWN = 40  # characters of a changed value
 

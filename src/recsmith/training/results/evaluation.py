@@ -14,10 +14,10 @@ from recsmith.training.job.card import CARD, read_card, trained_model
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.results.asked_data import read_as_run, with_own_vocabularies
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run.data import RunData
 from recsmith.training.seams.registry import first_of, systems, use_systems_of
-from recsmith.training.sources import read_as_run
 from recsmith.units import counted
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
@@ -49,8 +49,9 @@ def evaluate(
         use_systems_of(card, str(model / CARD))
         for system in systems():
             run = system.scored_run(run, card, model.parent)
+    test = data or with_own_vocabularies(run.data.test, model)
     run = replace(
-        run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
+        run, output=str(model.parent), model=card.model, data=replace(run.data, test=test),
         optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
         metrics=replace(run.metrics, group=group or run.metrics.group, at=tuple(at) or run.metrics.at,
                         pr_auc=pr_auc or run.metrics.pr_auc),

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,18 +11,14 @@ from recsmith._components import make, name_of
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.columns.rows import check_vocabularies
-from recsmith.data.dataset import FORMAT, is_columns
+from recsmith.data.dataset import FORMAT
 from recsmith.data.order import WINDOW
-from recsmith.data.parquet.source import says_columns
 from recsmith.data.source import by_rows
-from recsmith.data.text.source import text_files
 from recsmith.data.transforms.declared import Transform
 from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import UsageError
-from recsmith.files import source_text
 from recsmith.prediction.reading import Reading, sample_s
-from recsmith.training.run import Run, load_run
-from recsmith.training.run.named import data_of_run
+from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, data_parts
 from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.training.sources.dataset import DatasetSource
@@ -40,37 +35,6 @@ def open_data(source: Any, where: str) -> Dataset:
     if source is None:
         raise UsageError(f"the run has no {where}; name a file, a folder or a mapping with its format")
     return open_dataset(source)
-
-
-def read_as_run(data: Any, model: Path) -> Any:
-    """Data that a command is given beside a trained model, as the command is to read it.
-
-    data: a path or a spec; of a run's file, what that run trains on. model: a folder in that of its run, where it has
-    one. Files that do not say what their columns are, as CSV and Parquet of others, are read by the options of the
-    run's data.train, without its split, where that names files of the same kind.
-    """
-    data, file = data_of_run(data), model.parent / "run.json"
-    if not isinstance(data, str | PathLike) or not file.exists():
-        return data
-    text = source_text(cast(Any, data), "data")
-    train: Any = load_run(file).data.train
-    if not isinstance(train, dict) or not _is_like(text, cast(dict[str, Any], train)):
-        return data
-    return {**{key: value for key, value in train.items() if not key.startswith("split")}, "paths": [text]}
-
-
-def _is_like(path: str, train: dict[str, Any]) -> bool:
-    """Whether files at a path say nothing of their columns, and those of data.train are of the same kind."""
-    if train.get(FORMAT) == "parquet":
-        return bool(train.get("features")) and is_columns(path) and not says_columns((path,))
-    if train.get(FORMAT) != "text" or not (files := text_files(path)):
-        return False
-    known = {_ending(each) for named in train["paths"] for each in text_files(named) or [Path(named)]}
-    return _ending(files[0]) in known or known == {""}  # of a folder that is gone nobody knows
-
-
-def _ending(path: Any) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix
 
 
 def open_source(run: Run) -> BatchSource:

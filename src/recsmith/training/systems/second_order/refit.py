@@ -26,6 +26,7 @@ from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import ModelCard, read_card, trained_model
 from recsmith.training.job.export import export_changed
+from recsmith.training.results.asked_data import read_as_run
 from recsmith.training.results.copies import (
     batches_like,
     check_classes,
@@ -36,7 +37,7 @@ from recsmith.training.results.copies import (
     scored,
 )
 from recsmith.training.results.serving import Predictor, load_model
-from recsmith.training.sources import open_data, read_as_run
+from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
 from recsmith.training.systems.second_order.progressive_lbfgs import ProgressiveLbfgs

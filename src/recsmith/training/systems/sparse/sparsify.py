@@ -29,6 +29,7 @@ from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import read_card, trained_model
 from recsmith.training.job.export import export_changed
 from recsmith.training.job.sharded import table_of
+from recsmith.training.results.asked_data import read_as_run
 from recsmith.training.results.copies import (
     batches_like,
     check_classes,
@@ -40,7 +41,7 @@ from recsmith.training.results.copies import (
 )
 from recsmith.training.results.serving import Predictor, load_model
 from recsmith.training.run import load_run
-from recsmith.training.sources import open_data, read_as_run
+from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 from recsmith.training.systems.sparse.settings import Sparsified, SparsitySettings
 
