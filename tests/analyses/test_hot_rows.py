@@ -92,7 +92,9 @@ def test_explain_names_the_table_whose_hot_rows_bind_the_step(model: str, capsys
 
 def test_a_plan_says_what_it_takes_for_granted_of_hot_rows():
     (note,) = hot_rows_words(_plan(_table("a"), _table("b")))
-    assert note.startswith("hot rows scattered (assumed, for 2 tables split by rows): equally busy blocks")
+    assert note.startswith(
+        "hot rows scattered (assumed, for 2 tables split by rows): all blocks of rows are equally busy"
+    )
     (note,) = hot_rows_words(_plan(_table("a"), hot_rows="scattered"))
     assert note.startswith("hot rows scattered (as stated, for 1 table split by rows)")
     notes = hot_rows_words(

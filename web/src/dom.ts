@@ -61,3 +61,8 @@ function nameOf(control: Element): string {
   const label = control.id ? document.querySelector(`label[for="${CSS.escape(control.id)}"]`) : null;
   return label?.textContent ?? (control.id || control.getAttribute("aria-label") || control.textContent || control.tagName);
 }
+
+/** Text in which options such as --keep-exact, and what stands in backticks, are code. */
+export function withCode(text: string): Child {
+  return text.split(/(`[^`]+`|--[a-z-]+)/).map((piece, i) => (i % 2 ? h("code", null, piece.replaceAll("`", "")) : piece));
+}

@@ -33,31 +33,31 @@ OF_RUNS = ("step", "memory")  # objectives
 @click.option("--reserve", callback=size_value, metavar="SIZE", help="Memory kept free on every device.")
 @count_option("--batch-size", help="Samples per device and step, instead of the tables' own.")
 @click.option("--running", metavar="PLAN", help="The plan that the job runs today, in any form that compare reads.")
-@click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
-@click.option("--capture", metavar="FOLDER", help="A capture of the job: what its step takes.")
+@click.option("--step-time", callback=read_time, metavar="TIME", help="Measured time of a whole step, such as 8ms.")
+@click.option("--capture", metavar="FOLDER", help="A capture of the job, with the measured time of its step.")
 @click.option(
     "--objective",
     "wanted",
     type=click.Choice(OBJECTIVES),
     default="step",
     show_default=True,
-    help="What there is to be less of.",
+    help="What to minimise.",
 )
 @click.option(
     "--price",
     "prices",
     multiple=True,
     metavar="DEVICE=N/h",
-    help="Dollars an hour of a device, such as h100=2.99/h; each device named is tried.",
+    help="Dollars per hour and device, such as h100=2.99/h; each device named is tried.",
 )
-@click.option("--step-under", callback=read_time, metavar="TIME", help="The longest step that is allowed, such as 5ms.")
-@click.option("--budget", metavar="N/h", help="Dollars an hour that all devices may cost, such as 40/h.")
+@click.option("--step-under", callback=read_time, metavar="TIME", help="Longest step that is allowed, such as 5ms.")
+@click.option("--budget", metavar="N/h", help="Limit for the price of all devices, in dollars per hour, such as 40/h.")
 @count_option("--try", "steps_tried", help="Train the first three changes of a run here, for N steps of three seeds.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value of a run.")
 @limit_options
 @format_option
 def advise_command(job: str, format_: str, **options: Any) -> None:
-    """Say which of what JOB could switch on pays: predicted gain, memory, quality, and the line that does it.
+    """Say which changes of JOB pay: predicted gain, memory, quality, and how to switch each on.
 
     JOB is a run of `recsmith train`; tables as `recsmith plan` reads them: a built-in or a file; or what runs today: a
     plan, on its own cluster, or a job's log with the report of TorchRec's planner.

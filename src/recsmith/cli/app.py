@@ -19,34 +19,34 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "plan": ("plan", "Find a sharding plan for a workload on a cluster."),
         "serve": ("web", "Plan in a browser: a page on this machine, and its JSON API."),
         "compare": ("compare", "Compare planners, and the plan that runs today."),
-        "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
-        "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
-        "fleet": ("fleet", "Say where many jobs train on pools of devices, so that all cost least."),
-        "advise": ("advise", "Say what a job could switch on, and which of it pays."),
+        "sweep": ("compare", "Plan for several numbers of devices, and show how many are worth their cost."),
+        "replan": ("replan", "Plan again from the plan of a running job, without moving much."),
+        "fleet": ("fleet", "Assign many jobs to pools of devices at the lowest cost."),
+        "advise": ("advise", "Say which changes make a job faster or smaller, and by how much."),
     },
     "Look at plans": {
         "simulate": ("plans", "Price a plan: cost, bound and gap under a cost model."),
-        "explain": ("plans", "Explain what binds the step of a plan, and one table's alternatives."),
+        "explain": ("plans", "Explain what limits the step of a plan, and the alternatives of a table."),
         "diff": ("plans", "Show what changed between two plans."),
-        "check": ("plans", "Prove the bound of a plan again, by its certificate."),
+        "check": ("plans", "Check the proof of a plan's bound, by its certificate."),
         "report": ("web", "Write a page with charts of a plan, which opens without a network."),
-        "import": ("plans", "Make a plan file of the plan that a job runs today."),
+        "import": ("plans", "Make a plan file from the plan that a job runs today."),
     },
     "Train": {
-        "init": ("init", "Look at data and write a run for it, with comments."),
+        "init": ("init", "Look at data and write a run file for it, with comments."),
         "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
-        "launch": ("launch", "Make what starts a run on SLURM, Kubernetes or TorchX."),
+        "launch": ("launch", "Write the job file that starts a run on SLURM, Kubernetes or TorchX."),
         "evaluate": ("train", "Score a trained model on test data."),
-        "export": ("train", "Put a trained model into a folder of its own that takes raw rows."),
+        "export": ("train", "Export a trained model to a folder that scores raw rows."),
         "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
-        "feed": ("train", "See how the workers do that read data for a training job."),
+        "feed": ("train", "Show how the workers of a training job that read data are doing."),
         "reshard": ("replan", "Move a checkpoint to the shards of another plan."),
-        "delta": ("delta", "Carry what a day of training changed to copies of a model, in few bytes."),
+        "delta": ("delta", "Send only what a day of training changed to copies of a model."),
     },
     "Predict and measure": {
         "capture": ("predict", "Capture some steps of a training job, to predict others from."),
         "predict": ("predict", "Predict the time of a whole training step, and what would make it shorter."),
-        "verify": ("verify", "Measure plans on this machine beside what was predicted."),
+        "verify": ("verify", "Measure plans on this machine, and compare with the prediction."),
         "measure": ("measure", "Measure embedding kernels and all-to-alls: the ground truth of cost models."),
         "learn": ("learn", "Train cost models on measurements."),
         "bench": ("bench", "Benchmarks: planners side by side, measured on hardware."),
@@ -56,8 +56,8 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "planners": ("catalogue", "List the planners and cost models, and what they need."),
         "workload": ("catalogue", "Make workloads: sample tables like those of a production model."),
         "schema": ("catalogue", "Print the JSON Schema of a file."),
-        "help": ("help", "Say what a command does, as its --help; without one, what there is."),
-        "completion": ("help", "Print what makes a shell complete commands, names and files."),
+        "help": ("help", "Show the help of a command; without one, list all commands."),
+        "completion": ("help", "Print a script that lets a shell complete commands, names and files."),
         "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
     },
 }
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="recsmith")
 def app() -> None:
-    """Plan, predict and train recommendation models whose tables outgrow a device: in seconds, with a proven bound."""
+    """Plan, predict and train recommendation models whose tables outgrow one device, in seconds and with a bound."""
 
 
 def main() -> NoReturn:

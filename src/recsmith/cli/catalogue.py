@@ -43,9 +43,9 @@ def planners_command(format_: str) -> None:
 @click.command(name="schema")
 @click.argument("noun", type=click.Choice(NOUNS))
 def schema_command(noun: str) -> None:
-    """Print the JSON Schema of a file: one that people write (workload to train-bench), or that RecSmith writes.
+    """Print the JSON Schema of a file that you write (workload to train-bench), or that RecSmith writes.
 
-    That of a run says what each key means.
+    The schema of a run says what each key means.
 
     \b
     recsmith schema workload > workload.schema.json

@@ -88,7 +88,7 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
     "--device", callback=split_commas, required=True, metavar="A,B", help="Device types, or files of clusters."
 )
 @click.option("--fewest-nodes", is_flag=True, help="Look for the fewest devices, by default of 1 to 64 whole hosts.")
-@click.option("--step-time", callback=read_time, metavar="TIME", help="The longest step for it, such as 20ms.")
+@click.option("--step-time", callback=read_time, metavar="TIME", help="Longest step of --fewest-nodes, such as 20ms.")
 @count_option("--per-host", help="Devices of a host (default: the device's).")
 @click.option("--batch-size", callback=_counts, metavar="N,M", help="Samples per device and step.")
 @click.option("--global-batch", callback=_counts, metavar="N,M", help="Samples of all devices and a step, instead.")

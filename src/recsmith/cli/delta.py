@@ -9,7 +9,7 @@ from recsmith.units import counted
 
 @click.group(name="delta")
 def delta_command() -> None:
-    """Carry what a day of training changed to copies of a model, in few bytes."""
+    """Send only what a day of training changed to copies of a model."""
 
 
 @delta_command.command(name="make")

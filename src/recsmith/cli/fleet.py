@@ -12,12 +12,12 @@ from recsmith.cli.printing import end_line, is_watched, print_as, progress_print
 @click.command(name="fleet")
 @click.argument("jobs")
 @click.option("--pools", required=True, metavar="FILE", help="Pools of devices, with hosts and prices.")
-@click.option("--planner", metavar="P", help="Planner of each way (default: cost_greedy).")
+@click.option("--planner", metavar="P", help="Planner for each job on each pool (default: cost_greedy).")
 @click.option("--cost-model", metavar="M", help="Cost model (default: best).")
-@click.option("--time-limit", callback=read_time, metavar="TIME", help="Of the search, after all ways are planned.")
+@click.option("--time-limit", callback=read_time, metavar="TIME", help="Limit of the search, after all plans are made.")
 @format_option
 def fleet_command(jobs: str, pools: str, format_: str, **options: Any) -> None:
-    """Say where the jobs of JOBS train, and on how many hosts, so that all together cost least.
+    """Decide on which pool and how many hosts each job of JOBS trains, at the lowest total cost.
 
     \b
     recsmith fleet jobs.yaml --pools pools.yaml

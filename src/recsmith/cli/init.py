@@ -9,10 +9,10 @@ from recsmith.cli.printing import note
 @click.command(name="init")
 @click.argument("data")
 @click.option("-o", "--output", metavar="FILE", default="run.yaml", show_default=True, help="The run; - is stdout.")
-@click.option("--label", metavar="COLUMN", help="The column of labels (default: the one that seems to be it).")
+@click.option("--label", metavar="COLUMN", help="The column of labels (default: guessed).")
 @force_option
 def init_command(data: str, output: str, label: str | None, force: bool) -> None:
-    """Look at data and write a run for it, with what was seen of each column beside it.
+    """Look at data and write a run file for it, with a comment on each column.
 
     DATA is CSV (.csv), JSON lines (.jsonl) or Parquet, a folder of such files, or anything else that `recsmith data`
     takes. The run is a draft: read its comments, correct what they got wrong, and train.

@@ -13,14 +13,16 @@ MADE = rb"#!/bin/bash|apiVersion|torchx run"  # begins what this command writes
 
 @click.command(name="launch")
 @click.argument("run")
-@click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="What starts jobs on the cluster.")
-@count_option("--nodes", help="Machines (default: those of the run's plan, or one).")
+@click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="Scheduler of the cluster.")
+@count_option("--nodes", help="Number of machines (default: that of the run's plan, or one).")
 @click.option("--hosts", metavar="2..3", help="Machines: the fewest and the most that train together (docs/launch.md).")
 @count_option("--per-node", help="Ranks on each machine, one a device (default: as the plan or the run says).")
 @click.option("--cpu", "on_cpu", is_flag=True, help="Ranks have no GPUs.")
 @click.option("--name", default="recsmith", show_default=True, help="Name of the job.")
 @click.option("--time", "time_s", callback=read_time, metavar="TIME", help="The longest that the job may run: 24h.")
-@click.option("--grace", callback=read_time, metavar="TIME", help="From the wish to end to the end (default: 60s).")
+@click.option(
+    "--grace", callback=read_time, metavar="TIME", help="Time from the signal to stop to the kill (default: 60s)."
+)
 @count_option("--restarts", default=3, least=0, help="How often ranks that failed start again.")
 @click.option("--memory", callback=size_value, metavar="SIZE", help="Memory of a machine, such as 512GiB.")
 @count_option("--cpus", help="Cores of a machine.")
@@ -34,7 +36,7 @@ MADE = rb"#!/bin/bash|apiVersion|torchx run"  # begins what this command writes
 def launch_command(
     run: str, system: str, settings: tuple[str, ...], output: str | None, force: bool, **asked: Any
 ) -> None:  # fmt: skip
-    """Print what starts RUN on a cluster: a script for sbatch, objects for kubectl, or TorchX's command.
+    """Print a job file that starts RUN on a cluster: a script for sbatch, objects for kubectl, or a TorchX command.
 
     Nothing is started. Paths in RUN are those that the machines see (docs/launch.md).
 

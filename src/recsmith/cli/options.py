@@ -28,12 +28,12 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "Problem": ("workload", "cluster", "devices", "device", "per_host", "batch_size", "global_batch", "hbm", "reserve",
                 "optimizer", "memory", "baseline"),
     "2D jobs": ("group_size", "steps_per_sync", "inter_host_allreduce"),
-    "What a plan may do": ("types", "widths", "kernels", "cache_factors", "cache_policy", "keep_exact",
+    "Search space": ("types", "widths", "kernels", "cache_factors", "cache_policy", "keep_exact",
                              "stash", "activations", "dense_time"),
-    "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
+    "Constraints": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
-    "What there is to be less of": ("wanted", "prices", "step_under", "budget"),
+    "Objective": ("wanted", "prices", "step_under", "budget"),
     "The job as it runs": ("running", "step_time", "capture", "settings", "steps_tried"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
@@ -163,20 +163,20 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
     _MEMORY,
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE",
-                 help="What the plan must keep: rules for tables, ranks, pins, tables together or apart."),
+                 help="File of constraints: rules for tables, ranks, pins, tables together or apart."),
     click.option("--pin", metavar="PLAN",
-                 help="Tables stay where this plan has them; those that it lacks are planned."),
+                 help="Keep tables where this plan has them; plan tables that it does not have."),
     click.option("--pin-tables", callback=split_commas, metavar="A,B",
-                 help="Which tables --pin keeps: names or patterns (default: all)."),
+                 help="Tables that --pin keeps: names or patterns (default: all)."),
 )  # fmt: skip
 
 stash_options = stack(  # of tables that rest in host memory while dense layers work (docs/stashing.md)
     click.option("--stash", type=click.Choice(["weights", "weights_and_state"]), default=None,
-                 help="What of tables may rest in host memory from lookup to update, TorchRec's stash_weights."),
+                 help="What of tables may be in host memory between lookup and update (stash_weights)."),
     click.option("--activations", callback=size_value, metavar="SIZE",
-                 help="With --stash or --fully-sharded: what of the reserve is alive while dense layers work alone."),
+                 help="With --stash or --fully-sharded: the part of the reserve that is activations."),
     click.option("--dense-time", callback=read_time, metavar="TIME",
-                 help="With --stash: dense forward and backward of a step, in which copies hide."),
+                 help="With --stash: dense forward and backward time of a step, which copies overlap with."),
 )  # fmt: skip
 
 replication_options = stack(  # of a 2D job, beside the size of its sharding groups
@@ -185,7 +185,7 @@ replication_options = stack(  # of a 2D job, beside the size of its sharding gro
     click.option("--inter-host-allreduce", is_flag=True, default=False,
                  help="Sharding groups of neighbouring ranks, DMPCollection's use_inter_host_allreduce."),
     click.option("--fully-sharded", is_flag=True, default=False,
-                 help="Replicas hold one copy of weights between them while dense layers work, FULLY_SHARDED."),
+                 help="Replicas share one copy of weights while dense layers work (FULLY_SHARDED)."),
 )  # fmt: skip
 
 _GROUP_SIZE = click.option(
@@ -238,7 +238,7 @@ tower_options = stack(  # of a plan whose hosts have towers (docs/towers.md)
     count_option("--towers", metavar="HOSTS",
                  help="Give each host a tower: tables of about equal cost, each on one host."),
     click.option("--tower-groups", type=click.Choice(["coherent", "diverse", "random"]), default=None,
-                 help="Tables that are alike in a tower, or apart (default: coherent with --trained, else random)."),
+                 help="Similar tables in one tower (coherent, with --trained the default) or apart (diverse)."),
     click.option("--trained", metavar="OUTPUT/model", help="Model of these tables, for coherent and diverse towers."),
 )  # fmt: skip
 

@@ -53,16 +53,16 @@ TRAIN_TOWERS = (
 @click.option("--step", metavar="MODEL|TRACE", help="The step of --objective step_time: a file of sizes, or a capture.")
 @click.option("--machine", metavar="M", help="What predicts the step: cpu (default), or a file of `learn kernels`.")
 @click.option(
-    "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or half of the time limit."
+    "--prove", is_flag=True, default=False, help="Also look for a better bound, for a minute or half of the time limit."
 )
-@click.option("--certificate", metavar="FILE", help="Write the proof of a bound, which `recsmith check` proves again.")
-@click.option(
-    "--what-if", "what_if", metavar="CHANGE", help="Such as data_type=bf16: what it would save, side by side."
-)
+@click.option("--certificate", metavar="FILE", help="Write the proof of the bound, which `recsmith check` verifies.")
+@click.option("--what-if", "what_if", metavar="CHANGE", help="Compare with a change, such as data_type=bf16.")
 @tower_options
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
-@click.option("-v", "--verbose", is_flag=True, default=False, help="Each device, memory, search and assumptions, too.")
+@click.option(
+    "-v", "--verbose", is_flag=True, default=False, help="Also show each device, memory, search and assumptions."
+)
 @format_option
 def plan_command(
     workload: str, prove: bool, certificate: str | None, what_if: str | None, output: str | None, force: bool,

@@ -16,7 +16,7 @@ from recsmith.cli.printing import note, print_as, print_plan
 def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
     """Price PLAN (a file, '-' for stdin): cost per device, bound and gap under a cost model.
 
-    A file written by hand needs workload, cluster and placements alone (docs/files.md).
+    A file written by hand needs only workload, cluster and placements (docs/files.md).
 
     \b
     recsmith simulate plan.json
@@ -35,7 +35,7 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
 
 @click.command(name="explain")
 @click.argument("plan")
-@click.option("--table", metavar="T", help="All about one table: its cost, and what else it could be.")
+@click.option("--table", metavar="T", help="All about one table: its cost, and its other possible placements.")
 @click.option("--memory", is_flag=True, default=False, help="What the fullest rank holds in each phase of a step.")
 @click.option(
     "--run", metavar="RUN", help="With --memory: the run, or its output folder, whose dense layers are counted."
@@ -45,7 +45,7 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
 def explain_command(
     plan: str, table: str | None, memory: bool, run: str | None, cost_model: str | None, format_: str
 ) -> None:
-    """Explain what binds the step of PLAN (a file, '-' for stdin): slowest ranks, largest terms, dearest tables.
+    """Explain what limits the step of PLAN (a file, '-' for stdin): slowest ranks, largest terms, costliest tables.
 
     \b
     recsmith explain plan.json
@@ -111,7 +111,7 @@ def diff_command(before: str, after: str, format_: str) -> None:
 @click.argument("certificate")
 @format_option
 def check_command(certificate: str, format_: str) -> None:
-    """Prove the bound of CERTIFICATE (a file of `recsmith plan --certificate`) again, without the search that found it.
+    """Check the proof of a bound in CERTIFICATE (a file of `recsmith plan --certificate`), without a search.
 
     \b
     recsmith check proof.json
@@ -135,7 +135,7 @@ def check_command(certificate: str, format_: str) -> None:
 def import_command(
     running: str, workload: str | None, output: str | None, force: bool, format_: str, **options: Any
 ) -> None:
-    """Make a plan file of RUNNING, the plan that a TorchRec job runs today: what it costs, its bound and its gap.
+    """Make a plan file from RUNNING, the plan that a TorchRec job runs today, with its cost, bound and gap.
 
     RUNNING is a file, '-' for stdin: the log of the job with the report of TorchRec's planner in it, a ShardingPlan
     dumped by `json.dump(plan._serialize(), file)`, what `print(plan)` writes, or a plan of RecSmith.

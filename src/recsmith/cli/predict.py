@@ -13,7 +13,7 @@ from recsmith.units import counted
 @click.argument("command_", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder for the files of all ranks.")
 @count_option("--steps", default=5, help="Timed steps.")
-@count_option("--skip", default=3, least=0, help="Steps before all others, in which libraries warm up.")
+@count_option("--skip", default=3, least=0, help="Warm-up steps that are not captured.")
 @count_option("--plain", default=10, help="Steps that are timed without the profiler, to compare.")
 @force_option
 def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: int, plain: int, force: bool) -> None:
@@ -45,12 +45,12 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.option("--cost-model", metavar="M", help="Cost model that prices embedding kernels, such as neural:cpu.")
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
 @click.option("--optimizer", metavar="NAME",
-              help="Say what this optimizer of dense layers adds to the step of a described model.")  # fmt: skip
+              help="Report what this optimizer of dense layers adds to the step of MODEL.")  # fmt: skip
 @count_option("--towers", least=2, metavar="RATIO",
               help="Say whether towers of this ratio pay under --plan, made by plan --towers HOSTS.")  # fmt: skip
 @click.option("--link", metavar="RATE", help="Of a host, for --towers, such as 25Gbit/s (default: that of the plan).")
 @click.option("--servers", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Say what tables on so many servers would cost and bring, beside those of --plan.")  # fmt: skip
+              help="Report the cost and gain of tables on this many servers, compared with --plan.")  # fmt: skip
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")
 @format_option
 def predict_command(model: str, format_: str, **options: Any) -> None:

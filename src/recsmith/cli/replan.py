@@ -37,18 +37,18 @@ LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 @replan_options
 @click.option("--max-moved", metavar="SIZE", help="The most that may move: 200GiB, or a share of what stays (5%).")
 @click.option("--curve", is_flag=True, default=False, help="Plan for several limits from 0% to 100%, and compare.")
-@count_option("--steps-left", help="Steps that the job still makes: says which point of the curve pays.")
+@count_option("--steps-left", help="Steps that are left to train; says which point of the curve pays.")
 @click.option("--link", callback=read_speed, metavar="SPEED",
-              help="What a device receives of moved weights, such as 25GB/s (default: the slowest link).")  # fmt: skip
+              help="Speed of receiving moved weights, such as 25GB/s (default: the slowest link).")  # fmt: skip
 @search_options
-@click.option("-o", "--output", metavar="FILE", help="Write the new plan, of a curve the one that pays, to a file.")
+@click.option("-o", "--output", metavar="FILE", help="Write the new plan (with --curve, the one that pays) to a file.")
 @force_option
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
-              help="Output; csv is of curves.")  # fmt: skip
+              help="Output; csv only with --curve.")  # fmt: skip
 def replan_command(old: str, output: str | None, force: bool, format_: str, **options: Any) -> None:
-    """Plan anew from the plan OLD, for changed tables, statistics or devices, without moving much.
+    """Plan again from the plan OLD, for changed tables, statistics or devices, without moving much.
 
-    What is not said stays as it was: the tables, the cluster, the sharding types that OLD could choose from.
+    Everything that is not given stays as it was: tables, cluster, and the sharding types that OLD could choose from.
 
     \b
     recsmith replan old.json --workload new.yaml --max-moved 200GiB -o new.json
@@ -145,9 +145,9 @@ def _print(plan: Any, name: str, found: Any, output: str | None, format_: str) -
 @click.option("--to", "new", required=True, metavar="NEW", help="The plan of the job that will load it.")
 @click.option("-o", "--output", required=True, metavar="OUT", help="Folder to write; it must not exist.")
 @click.option("--init", type=click.Choice(["uniform", "zeros"]), default=None,
-              help="What tables begin with that NEW adds: as TorchRec draws them, or zeros.")  # fmt: skip
+              help="Initial values of tables that only NEW has: as TorchRec draws them, or zeros.")  # fmt: skip
 @count_option("--seed", default=0, least=0, help="Seed of --init.")
-@click.option("--strict", is_flag=True, default=False, help="Refuse to change any state of an optimizer.")
+@click.option("--strict", is_flag=True, default=False, help="Refuse to change any optimizer state.")
 @format_option
 def reshard_command(
     checkpoint: str, old: str, new: str, output: str, init: str | None, seed: int, strict: bool, format_: str

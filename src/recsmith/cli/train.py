@@ -20,8 +20,8 @@ WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
 @count_option("--max-restarts", default=0, least=0, help="Start ranks that failed again, from the newest checkpoint.")
 @click.option("--hosts", metavar="2..3", help="The fewest and the most hosts that train together (docs/launch.md).")
-@click.option("--join", is_flag=True, help="Be one more trainer of the job with servers that runs (docs/remote.md).")
-@click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
+@click.option("--join", is_flag=True, help="Join a running job with servers as another trainer (docs/remote.md).")
+@click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`: --set capture=FOLDER.")
 @format_option
 def train_command(
     run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, hosts: str | None, join: bool,
@@ -118,17 +118,19 @@ def _scores_line(scores: dict[str, Any]) -> str:
 @click.argument("folder")
 @click.option("--data", metavar="PATH", help="Data to score, or the spec of it (default: data.test of the run).")
 @count_option("--ranks", help="Processes (default: those of the run).")
-@click.option("--group", metavar="FEATURE", help="Rank samples with the same id of it (default: metrics.group).")
 @click.option(
-    "--pr-auc", is_flag=True, help="Tell the area under precision over recall, too (default: metrics.pr_auc)."
+    "--group", metavar="FEATURE", help="Rank samples with the same id of this feature (default: metrics.group)."
+)
+@click.option(
+    "--pr-auc", is_flag=True, help="Also report the area under the precision-recall curve (default: metrics.pr_auc)."
 )
 @click.option("--at", type=int, multiple=True, metavar="K",
-              help="Tell hit rate and NDCG of the first K of a group; several go (default: metrics.at).")  # fmt: skip
+              help="Report hit rate and NDCG at K; may be repeated (default: metrics.at).")  # fmt: skip
 @format_option
 def evaluate_command(
     folder: str, data: str | None, ranks: int | None, group: str | None, pr_auc: bool, at: tuple[int, ...], format_: str
 ) -> None:  # fmt: skip
-    """Score the model that a run left in FOLDER (the run's output) on test data.
+    """Score the trained model in FOLDER (the output of a run) on test data.
 
     \b
     recsmith evaluate runs/first
@@ -166,7 +168,7 @@ def show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str)
               help="How rows of tables are stored: int8 has a scale and a bias for each row.")  # fmt: skip
 @click.option("-o", "--output", required=True, metavar="DIR", help="A new folder for the model.")
 def export_command(folder: str, runtime: Any, tables: Any, output: str) -> None:
-    """Put a trained model into a folder of its own that takes raw rows: weights, vocabularies and transforms.
+    """Export a trained model to a folder with weights, vocabularies and transforms, which scores raw rows.
 
     \b
     recsmith export runs/first -o served

@@ -27,7 +27,7 @@ OF_KERNELS = ("hardware", "cost_model", "visits", "seed")  # options of everythi
 @count_option("--batch-size", help="Samples per rank, with --torchrec.")
 @format_option
 def verify_command(plans: tuple[str, ...], torchrec: bool, format_: str, **options: Any) -> None:
-    """Measure each PLAN (a file, '-' for stdin) on this machine, beside what was predicted.
+    """Measure each PLAN (a file, '-' for stdin) on this machine, and compare with the prediction.
 
     Kernels of every rank are measured with FBGEMM, rank after rank, visit after visit; of several plans it says which
     are told apart (docs/verification.md). With --torchrec one plan trains in a real TorchRec job.

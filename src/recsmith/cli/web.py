@@ -104,8 +104,12 @@ def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None,
 @click.command(name="report")
 @click.argument("plan")
 @click.option("--against", metavar="OTHER", help="Another plan for the same tables; shows what changed from it.")
-@click.option("--advice", is_flag=True, help="Say which changes pay, too, as `recsmith advise` does.")
-@click.option("--capacity", metavar="FILE", help="What `recsmith data capacity --format json` wrote: what rows serve.")
+@click.option("--advice", is_flag=True, help="Also say which changes pay, as `recsmith advise` does.")
+@click.option(
+    "--capacity",
+    metavar="FILE",
+    help="Output of `recsmith data capacity --format json`, to show it.",
+)
 @click.option("-o", "--output", required=True, metavar="FILE", help="The HTML file to write ('-' for stdout).")
 @force_option
 def report_command(

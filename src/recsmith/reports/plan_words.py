@@ -137,8 +137,8 @@ def hot_rows_words(plan: Plan) -> list[str]:
         how = "as stated" if all(each.stated for each in assumed) else "assumed"
         count = "for " + counted(len(assumed), "table") + " split by rows"
         made.append(
-            f"hot rows scattered ({how}, {count}): equally busy blocks, as of hashed ids; count them (observe, "
-            "`recsmith data workload`), or state `hot_rows: in_front` for ids by frequency"
+            f"hot rows scattered ({how}, {count}): all blocks of rows are equally busy, as with hashed ids; count them "
+            "with `recsmith data workload`, or state `hot_rows: in_front` if ids are sorted by frequency"
         )
     for known, where in (("in_front", "hot rows in front (as stated)"), ("counted", "hot rows as counted")):
         found = [each for each in split if each.known == known]
@@ -156,8 +156,8 @@ def drawn_words(plan: Plan) -> str | None:
     split = sum(each.kind.blocks(plan.cluster) > 1 for each in plan.placements)
     if not split or plan.constraints.get("memory", "real") != "real":
         return None
-    kept = f"; {format_size(plan.cluster.reserve_bytes)} of reserve beside" if plan.cluster.reserve_bytes else ""
-    return f"room for ids, outputs and temporaries of {counted(split, 'table')} split by rows as in {FULL_BATCH}{kept}"
+    kept = f"; {format_size(plan.cluster.reserve_bytes)} of reserve in addition" if plan.cluster.reserve_bytes else ""
+    return f"room for ids, outputs and temporaries of {FULL_BATCH}, for {counted(split, 'table')} split by rows{kept}"
 
 
 def overfull_phase_words(plan: Plan) -> str | None:

@@ -28,7 +28,7 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
     "towers": (),
     "dedup": (),
     "balance": (),
-    "stored": (Command("compress", "Plan", "Propose tables that are stored smaller, and plan them."),),
+    "stored": (Command("compress", "Plan", "Propose how to store tables in less memory, and plan them."),),
     "dynamic": (),
     "thresholds": (),
     "shampoo": (),
@@ -48,7 +48,7 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
         ),
     ),
     "periods": (Command("online", "bench", "Replay a stream, and say how it is best learned."),),
-    "watch": (Command("watch", "Train", "See what went wrong in a training job, or in any series, and when.", "data"),),
+    "watch": (Command("watch", "Train", "Show what went wrong in a training job or a series, and when.", "data"),),
     "arrays": (),
     "remote": (),
 }

@@ -2,7 +2,7 @@
 
 import { TIME_PARTS } from "../charts/deviceTimes";
 import type { Phase, ReportData } from "../data";
-import { h, type Child } from "../dom";
+import { h, withCode } from "../dom";
 import { bytes, counted, percent, seconds } from "../format";
 
 /** The phase that takes most of the step, and the largest part of it. */
@@ -32,12 +32,7 @@ export function headline(data: ReportData): HTMLElement {
         : figure("Above the proven bound", "–", plan.bound.value_s ? "the plan lies outside the bound's space" : "nothing is proved"),
       figure("What binds", partWords(part.part), `${percent(part.seconds / plan.total_s)} of the step, on device ${phase.rank}`),
       figure("Fullest device", percent(shares[fullest]!), `${bytes(used[fullest]!)} of ${bytes(memory[fullest]!.capacity)} on device ${fullest}`, over)),
-    plan.notes.map((words) => h("p", { class: "note" }, withOptions(words))));
-}
-
-/** Words in which options such as --keep-exact are not broken into lines. */
-function withOptions(text: string): Child {
-  return text.split(/(--[a-z-]+)/).map((piece) => (piece.startsWith("--") ? h("code", null, piece) : piece));
+    plan.notes.map((words) => h("p", { class: "note" }, withCode(words))));
 }
 
 function best({ plan }: ReportData): string {

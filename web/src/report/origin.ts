@@ -25,8 +25,8 @@ function spaceFact(words: string): [string, string] {
 export function sensitivityPart({ plan, sensitivity }: ReportData): HTMLElement {
   const { median_s, p95_s, off, draws } = sensitivity;
   return part("If the pooling factors are off",
-    `Nobody knows pooling factors exactly. Here every table's factor is drawn anew, up to ${percent(off)} higher or lower, ${whole(draws)} times; the placement stays as it is.`,
-    facts([["As predicted", seconds(plan.total_s)], ["In the middle of the draws", `${seconds(median_s)} (${change(median_s, plan.total_s)})`],
+    `Pooling factors are never known exactly. Here every table's factor is drawn at random, up to ${percent(off)} higher or lower, ${whole(draws)} times; the placement stays as it is.`,
+    facts([["As predicted", seconds(plan.total_s)], ["Median of the draws", `${seconds(median_s)} (${change(median_s, plan.total_s)})`],
       ["Exceeded by one draw of twenty", `${seconds(p95_s)} (${change(p95_s, plan.total_s)})`]]));
 }
 

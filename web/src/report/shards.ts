@@ -1,4 +1,4 @@
-// Where every shard lies: the map of all devices, one table's columns to scale, and a table of all shards.
+// Where every shard is: the map of all devices, one table's columns to scale, and a table of all shards.
 
 import { Chart } from "../charts/chart";
 import { blocksOf, colourOf, colourOfTable, shardMap, shardsOf } from "../charts/shardMap";
@@ -39,7 +39,7 @@ export function shardsPart(data: ReportData): HTMLElement {
   const towers = [...new Set(data.tables.map((table) => table.tower))].filter((tower) => tower !== null).toSorted((a, b) => a - b);
   const colours = towers.length ? towers.map((tower): [string, string] => [colourOfTower(tower), `tower ${tower}`]) : types.map((type): [string, string] => [colourOf(type), words(type)]);
   const rest = blocks.some((block) => !block.shard);
-  return part("Where every shard lies",
+  return part("Where every shard is",
     "One column for each device, one block for each shard, as high as its weights are large. Choose a block, or a table in the list, to see its columns to scale.",
     legend([...colours, ...(rest ? [["rest", "smaller shards"] as [string, string]] : [])]),
     chart.element, panel, asks(grid, devices), grid.element);

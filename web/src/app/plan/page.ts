@@ -4,7 +4,7 @@ import { Chart } from "../../charts/chart";
 import { deviceTimes, ROWS, TIME_PARTS } from "../../charts/deviceTimes";
 import { memoryBars } from "../../charts/memoryBars";
 import { api, type DeviceCost } from "../api";
-import { h, replace } from "../../dom";
+import { h, replace, withCode } from "../../dom";
 import { button, say } from "../controls";
 import { bytes, change, counted, percent, seconds } from "../format";
 import { guardLeaving } from "../leaving";
@@ -51,7 +51,7 @@ class Page {
       aboutPlan(edit.view),
       this.figures, this.verdict, this.trouble, this.tools,
       this.full,
-      ...[...edit.view.notes, ...summary.notes].map((note) => h("p", { class: "note known" }, note)),
+      ...[...edit.view.notes, ...summary.notes].map((note) => h("p", { class: "note known" }, withCode(note))),
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element, keys([...TIME_PARTS.map(([, words, colour]): [string, string] => [words, colour]), ...(edit.beside ? [ROWS] : [])]),
           h("p", { class: "note" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),

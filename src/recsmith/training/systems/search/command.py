@@ -37,9 +37,9 @@ def numbers(kind: type) -> Any:
 @click.argument("run")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value of the run.")
 @click.option("--under", callback=read_share, default="100%", metavar="40%",
-              help="The most that a sample may cost, as a share of the run's price.")  # fmt: skip
+              help="Highest cost of a candidate, as a share of the run's price.")  # fmt: skip
 @click.option("--price", type=click.Choice(["auto", "step", "bytes"]), default="auto", show_default=True,
-              help="What is paid: the predicted step (auto: if that saves 2 %), or bytes of weights.")  # fmt: skip
+              help="What to reduce: the predicted step (auto: if that saves 2 %), or bytes of weights.")  # fmt: skip
 @click.option("--cluster", "-c", metavar="C",
               help="The cluster of prices (default: that of the run's plan file, or this machine).")  # fmt: skip
 @click.option("--widths", callback=numbers(int), metavar="4,8", help="Columns of tables (default: halves, down to 4).")

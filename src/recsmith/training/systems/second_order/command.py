@@ -17,8 +17,8 @@ from recsmith.cli.train import show_made
 @click.option("--method", type=click.Choice(["dance", "progressive_lbfgs"]), default="dance", show_default=True,
               help="How they are fitted (docs/optimizers.md).")  # fmt: skip
 @click.option("--damping", type=float, metavar="X",
-              help="Holds new layers near the old ones; more holds them nearer (default: what a held-out fifth of the "
-                   "samples likes best).")  # fmt: skip
+              help="Keeps new layers close to the old ones, the closer the larger it is (default: best on a held-out "
+                   "fifth of the samples).")  # fmt: skip
 @count_option("--samples", default=200_000, help="Samples that are read at most, from the first.")
 @click.option("--test", metavar="DATA", help="Data that the old and the new model are scored on.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder of the new model (default: refit in RUN).")

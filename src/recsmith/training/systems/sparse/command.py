@@ -12,9 +12,9 @@ from recsmith.cli.train import show_made
 @click.command(name="sparse")
 @click.argument("run")
 @click.option("--share", type=float, default=0.8, show_default=True, metavar="X",
-              help="Of the weights of linear layers that become zero.")  # fmt: skip
+              help="Share of the weights of linear layers that become zero.")  # fmt: skip
 @click.option("--data", metavar="NEW", help="Data to choose and tune weights by (default: what RUN was trained on).")
-@count_option("--steps", default=200, least=0, help="In which the weights that are left are tuned.")
+@count_option("--steps", default=200, least=0, help="Steps that fine-tune the remaining weights.")
 @count_option("--masks", default=100, least=0,
               help="Steps in which a mask learns which weights go, at most; 0 learns none.")  # fmt: skip
 @click.option("--per-layer", is_flag=True, default=False, help="The same share of each layer, to compare.")

@@ -49,17 +49,17 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
 @click.option("--operation", type=click.Choice(["multiply", "add", "concat", "generate"]), default="add",
               show_default=True, help="How rows are put together; multiply is for bags of one id.")  # fmt: skip
 @click.option(
-    "--data", metavar="RUN_OR_DATA", help="A run, or data to train on: what ids are popular, or behave alike."
+    "--data", metavar="RUN_OR_DATA", help="A run, or training data, to learn which ids are popular or behave alike."
 )
 @click.option("--run", "run_file", metavar="FILE", help="Write a run that trains the smaller tables; needs --data.")
 @click.option("--tune", "tuned", metavar="FOLDER", help="Train the run of --data by all --methods and --factors, "
               "and as it is: a curve of AUC against bytes.")  # fmt: skip
-@click.option("--relearn", "relearned", metavar="FOLDER", help="Learn the hashes of the run of --data again, and carry "
-              "its newest checkpoint over: a run that goes on.")  # fmt: skip
+@click.option("--relearn", "relearned", metavar="FOLDER", help="Learn the hashes of the run of --data again, "
+              "and convert its newest checkpoint, so that training can continue.")  # fmt: skip
 @click.option("--methods", default=",".join(METHODS), show_default=True, metavar="A,B", help="Methods of --tune.")
 @click.option("--factors", default="2,4,8,16", show_default=True, metavar="N,M", help="Factors of --tune.")
 @count_option("--seeds", default=3, help="Seeds of --tune: trainings of each method and factor.")
-@click.option("--cluster", metavar="CLUSTER", help="Plan the tables as they are and smaller, and show both.")
+@click.option("--cluster", metavar="CLUSTER", help="Plan the tables as they are and compressed, and show both.")
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the smaller workload, for plan, sweep and the rest.")
 @force_option
@@ -67,7 +67,7 @@ def compress_command(
     workload: str | None, output: str | None, force: bool, data: str | None, run_file: str | None, tuned: str | None,
     relearned: str | None, **options: Any,
 ) -> None:  # fmt: skip
-    """Propose how the tables of WORKLOAD are stored smaller, and what that does to memory and step.
+    """Propose how to store the tables of WORKLOAD in less memory, and show the effect on memory and step.
 
     \b
     recsmith compress dlrm-v2 --target 4x --cluster h100:8

@@ -23,7 +23,7 @@ OF_SERIES = ("columns", "detector", "settings", "threshold")
 @click.argument("target")
 @click.option("--follow", is_flag=True, help="Look again every 2 s, until the run ends or Ctrl-C.")
 @count_option("--until", least=0, metavar="STEP", help="Show a run as it was after this step.")
-@click.option("--ids", is_flag=True, help="Show what the ids of a run's features look like now, by its sketches.")
+@click.option("--ids", is_flag=True, help="Show statistics of the ids of a run's features, from its sketches.")
 @click.option("--workload", metavar="FILE", help="Write the workload that a run's ids make now, for planners.")
 @count_option("--periods", default=1, help="Of sketches that --workload and --ids take together, the newest.")
 @click.option("--column", "columns", multiple=True, metavar="NAME",
