@@ -2,7 +2,7 @@
 
 import { TIME_PARTS } from "../charts/deviceTimes";
 import type { Phase, ReportData } from "../data";
-import { h, withCode } from "../dom";
+import { h, withCode, type Child } from "../dom";
 import { bytes, counted, percent, seconds } from "../format";
 
 /** The phase that takes most of the step, and the largest part of it. */
