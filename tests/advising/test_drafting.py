@@ -51,6 +51,18 @@ def test_a_draft_is_a_run_that_reads_the_data(data: str):
     assert rows == {"who: he": 8, "tags": 4, "created_at": 24, "created_at_weekday": 7}
 
 
+def test_ids_of_another_column_have_its_vocabulary():
+    rows = [{"seen": [f"sku {(at * step) % 40}" for step in (3, 7)], "item": f"sku {at % 40}", "page": at % 50,
+             "place": at % 60, "referrer": 10**9 * (at % 30), "user": 10**9 * (at % 40 + 1), "clicked": at % 2}
+            for at in range(300)]  # fmt: skip
+    parquet.write_table(pyarrow.Table.from_pylist(rows), "d.parquet")
+    text = drafted_run("d.parquet", "run.yaml")
+    assert "{name: seen, vocabulary: vocabularies/item.arrow}    # 40 different values, such as sku 0" in text
+    assert "; these are values of item, which has the same rows" in text
+    assert "{name: user, vocabulary: vocabularies/referrer.arrow}" in text
+    assert "{name: place, vocabulary: vocabularies/place.arrow}" in text, "small numbers are equal by chance"
+
+
 def test_a_label_that_is_a_rating_gets_a_threshold():
     Path("r.csv").write_text("user,rating\n" + "".join(f"{at % 9},{at % 5 + 1}\n" for at in range(90)))
     assert "positive: 3 " in drafted_run("r.csv", "run.yaml")

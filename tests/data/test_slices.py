@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recsmith.data import Batch, Dataset, GeneratedFeature, GeneratorSpec, MovieLensSpec, open_dataset
+from recsmith.data import Batch, Dataset, GeneratedFeature, GeneratorSpec, MovieLensSpec, open_dataset, spec_from_raw
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import concatenated
 from recsmith.data.slices import SlicedSource, edges_by_count, edges_by_samples, edges_by_time, times_of
@@ -68,14 +68,32 @@ def test_periods_begin_where_they_say() -> None:
 
 
 def test_samples_without_an_order_of_time_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"column 'timestamp' falls from 30 to 4 at sample 2; sort the data by it"):
+    with pytest.raises(UsageError, match=r"column 'timestamp' falls from 30 to 4 at sample 2; sort the data, and name"):
         edges_by_time(timed([1, 30, 4]), "timestamp", 10)
     with pytest.raises(UsageError, match=r"has no column 'time' of times .*; did you mean 'timestamp'"):
         times_of(timed([1, 2]), "time")
     with pytest.raises(UsageError, match=r"this data has no columns beside its features; or cut them by samples"):
         times_of(SOURCE, "timestamp")
-    with pytest.raises(CorruptFile, match=r"has no time in 1 rows of a block, the first in row 1"):
+    with pytest.raises(CorruptFile, match=r"has no time in 1 rows of a block, the first in sample 1; "):
         times_of(timed(np.array([0, "NaT"], "datetime64[s]")), "timestamp")
+
+
+def test_samples_of_files_out_of_order_are_told_with_their_file(tmp_path: Path) -> None:
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    for name, times in (("a", [1, 30]), ("b", [4, None])):
+        table = pyarrow().table({"user": [1, 2], "clicked": [0.0, 1.0], "when": times})
+        parquet.write_table(table.slice(0, 2 if name == "a" else 1), tmp_path / f"{name}.parquet")
+        parquet.write_table(table, tmp_path / f"{name}-whole.parquet")
+    spec = {"format": "parquet", "features": [{"name": "user", "num_embeddings": 5}], "labels": ["clicked"]}
+
+    def opened(*names: str) -> Any:
+        paths = [str(tmp_path / f"{name}.parquet") for name in names]
+        return open_dataset(spec_from_raw({**spec, "paths": paths}, "the spec")).source
+
+    with pytest.raises(UsageError, match=r"falls from 30 to 4 at row 0 of part 0 of '.*/b.parquet'; sort the data"):
+        edges_by_time(opened("a", "b"), "when", 10)
+    with pytest.raises(CorruptFile, match=r"the first in row 1 of part 0 of '.*/b-whole.parquet'; every sample"):
+        edges_by_time(opened("a", "b-whole"), "when", 10)
 
 
 def test_movielens_in_the_order_of_time(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recsmith.data.columns.looking import LookedColumn, guessed_label, looked_at
+from recsmith.data.columns.looking import LookedColumn, guessed_label, looked_at, shared_ids
 from recsmith.data.dataset import load_spec, spec_to_raw
 from recsmith.data.parquet.arrow import ColumnFile, column_files
 from recsmith.data.parquet.source import says_columns
@@ -103,7 +103,8 @@ def _label(columns: Sequence[LookedColumn], label: str | None, data: str) -> Loo
 def _of_columns(data: str, format_: str, columns: Sequence[LookedColumn], label: LookedColumn, run: str) -> str:
     """The data of a run, a line for each column."""
     others = [each for each in columns if each is not label]
-    features = [_feature(each) for each in others if each.kind not in ("number", "nothing")]
+    shared = shared_ids(others)
+    features = [_feature(each, shared.get(each.name)) for each in others if each.kind not in ("number", "nothing")]
     if not features:
         raise UsageError(f"no column of '{data}' seems to hold ids or text; a model needs one for its tables")
     dense = [each for each in others if each.kind == "number"]
@@ -150,13 +151,15 @@ def _transforms(column: LookedColumn) -> list[str]:
     return [f"{{op: log, dense: {name}}}    # {_seen(column)}"] if column.kind == "number" and column.skewed else []
 
 
-def _feature(column: LookedColumn) -> str:
+def _feature(column: LookedColumn, shared: str | None) -> str:
+    """shared: the column whose vocabulary it has."""
     name = _quoted(column.name)
     if column.kind == "time":
         return f"{{name: {name}, ids: {'milliseconds' if column.milliseconds else 'seconds'}}}    # {_seen(column)}"
+    of = "" if shared is None else f"; these are values of {shared}, which has the same rows"
     separator = "" if column.separator is None else f', separator: "{column.separator}"'
-    file = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in column.name)
-    return f"{{name: {name}, vocabulary: vocabularies/{file}.arrow{separator}}}    # {_seen(column)}"
+    file = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in shared or column.name)
+    return f"{{name: {name}, vocabulary: vocabularies/{file}.arrow{separator}}}    # {_seen(column)}{of}"
 
 
 def _seen(column: LookedColumn) -> str:

@@ -55,20 +55,32 @@ def times_of(source: BlockSource, column: str) -> Floats:
         UsageError: the data has no such column.
         CorruptFile: a sample has no time.
     """
-    origin: Any = source
-    while not isinstance(origin, ColumnSource) and hasattr(origin, "source"):
-        origin = origin.source
+    origin = _origin(source)
     known = origin.column_names if isinstance(origin, ColumnSource) else ()
     if column not in known:
         hint = did_you_mean(column, list(known)) if known else "; this data has no columns beside its features"
         raise UsageError(
             f"the data has no column '{column}' of times that periods could be cut by{hint}; or cut them by samples"
         )
-    parts = [_seconds(origin.column(block, column), column) for block in range(len(source.sizes()))]
+    parts = [_seconds(origin.column(block, column), column, origin, block) for block in range(len(source.sizes()))]
     return np.concatenate([np.zeros(0), *parts])
 
 
-def _seconds(column: Any, name: str) -> Floats:
+def _origin(source: Any) -> Any:
+    """What a source reads columns from."""
+    while not isinstance(source, ColumnSource) and hasattr(source, "source"):
+        source = source.source
+    return source
+
+
+def _place(origin: Any, block: int, row: int) -> str:
+    """Where a sample is: its row and file, where the source has files."""
+    if hasattr(origin, "place"):
+        return f"row {row:,} {origin.place(block)}"
+    return f"sample {int(origin.sizes()[:block].sum()) + row:,}"
+
+
+def _seconds(column: Any, name: str, origin: Any, block: int) -> Floats:
     values = np.asarray(column)
     if values.dtype.kind == "M":
         wrong, values = np.isnat(values), values.astype("datetime64[us]").astype(np.int64) / 1e6
@@ -83,8 +95,8 @@ def _seconds(column: Any, name: str) -> Floats:
         raise CorruptFile(f"column '{name}' holds {values.dtype}, which is no time; name a column of numbers or dates")
     if wrong.any():
         raise CorruptFile(
-            f"column '{name}' has no time in {int(wrong.sum()):,} rows of a block, the first in row "
-            f"{int(wrong.argmax()):,}; every sample needs one"
+            f"column '{name}' has no time in {int(wrong.sum()):,} rows of a block, the first in "
+            f"{_place(origin, block, int(wrong.argmax()))}; every sample needs one"
         )
     return values
 
@@ -114,7 +126,7 @@ def edges_by_time(source: BlockSource, column: str, every: float) -> Ints:
     numbers = np.floor(times / every)
     falls = np.flatnonzero(np.diff(numbers) < 0)
     if len(falls):
-        raise _no_order(column, int(falls[0]) + 1, float(times[falls[0]]), float(times[falls[0] + 1]))
+        raise _no_order(source, column, int(falls[0]) + 1, float(times[falls[0]]), float(times[falls[0] + 1]))
     return np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(numbers) > 0) + 1])
 
 
@@ -124,9 +136,7 @@ def check_time_order(source: BlockSource, edges: Ints) -> None:
     Raises:
         UsageError: one does.
     """
-    origin: Any = source
-    while not isinstance(origin, ColumnSource) and hasattr(origin, "source"):
-        origin = origin.source
+    origin = _origin(source)
     if not isinstance(origin, ColumnSource) or TIME not in origin.column_names or len(edges) < 2:
         return
     times = times_of(source, TIME)
@@ -134,11 +144,15 @@ def check_time_order(source: BlockSource, edges: Ints) -> None:
     for edge, end in zip(edges[1:-1].tolist(), edges[2:].tolist(), strict=True):
         least = edge + int(times[edge:end].argmin())
         if times[least] < latest[edge - 1]:
-            raise _no_order(TIME, least, float(latest[edge - 1]), float(times[least]))
+            raise _no_order(source, TIME, least, float(latest[edge - 1]), float(times[least]))
 
 
-def _no_order(column: str, at: int, before: float, after: float) -> UsageError:
+def _no_order(source: BlockSource, column: str, at: int, before: float, after: float) -> UsageError:
+    ends = np.cumsum(source.sizes())
+    block = int(np.searchsorted(ends, at, side="right"))
+    place = _place(_origin(source), block, at - int(ends[block] - source.sizes()[block]))
     return UsageError(
         f"periods want samples in the order of their times, and column '{column}' falls from {before:.15g} to "
-        f"{after:.15g} at sample {at:,}; sort the data by it (of MovieLens, write split_by: time)"
+        f"{after:.15g} at {place}; sort the data, and name its files in the order of time (of MovieLens, write "
+        "split_by: time)"
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, Literal
 
 from recsmith._types import noun
@@ -15,6 +16,7 @@ TIMES = re.compile(r"(^|_)(time|timestamp|date|ts|when|at)($|_)|time$|date$", re
 SECONDS = (5e8, 5e9)  # of times since 1970 that are numbers: 1985 to 2128
 A_MILLISECOND = 1e-3  # in seconds
 EXACT = 2.0**53  # below it, a float holds any whole number
+SPARSE = 100  # times its different values that numbers reach over, from which on equal ones are no chance
 SKEWED = 100  # times its median that the largest value of a column is, from which on its logarithm is better read
 
 Kind = Literal["value", "list", "text list", "time", "number", "nothing"]
@@ -40,6 +42,7 @@ class LookedColumn:
     skewed: bool = False
     least: float | None = None
     most: float | None = None
+    values: Any = field(default=None, repr=False, compare=False)  # different ones, of pyarrow
 
     @property
     def milliseconds(self) -> bool:
@@ -50,6 +53,34 @@ class LookedColumn:
 def looked_at(table: Any) -> tuple[LookedColumn, ...]:
     """What the columns of a table seem to be. table: of pyarrow, the first rows of data."""
     return tuple(_look(name, table[name].combine_chunks()) for name in table.column_names)
+
+
+def shared_ids(columns: Sequence[LookedColumn]) -> dict[str, str]:
+    """By name of a column, another one that holds ids or texts of the same things: half of the fewer values or more.
+
+    As a list of items that were seen, beside the item. Numbers that are close together are equal by chance.
+    """
+    found: dict[str, str] = {}
+    known: list[tuple[str, set[Any]]] = []
+    for each in sorted(columns, key=lambda each: each.kind != "value"):
+        values = set(each.values.to_pylist()) if each.kind in ("value", "list", "text list") else set[Any]()
+        if len(values) < 2 or not _tell_things(values):
+            continue
+        first = next(
+            (name for name, others in known if 2 * len(values & others) >= min(map(len, (values, others)))), ""
+        )
+        if first:
+            found[each.name] = first
+        else:
+            known.append((each.name, values))
+    return found
+
+
+def _tell_things(values: set[Any]) -> bool:
+    """Whether values are texts, or whole numbers that lie far apart."""
+    if all(isinstance(each, int) for each in values):
+        return max(values) - min(values) >= SPARSE * len(values)
+    return all(isinstance(each, str) for each in values)
 
 
 def guessed_label(columns: Sequence[LookedColumn]) -> str | None:
@@ -131,7 +162,7 @@ def _look_at_text(name: str, values: Any) -> LookedColumn:
 def _made(name: str, values: Any, kind: Kind, **words: Any) -> LookedColumn:
     distinct = values.drop_null().unique()
     shown = tuple(_printable(str(each)[:SHOWN_TEXT]) for each in distinct.slice(0, SHOWN).to_pylist())
-    return LookedColumn(name=name, kind=kind, distinct=len(distinct), shown=shown, **words)
+    return LookedColumn(name=name, kind=kind, distinct=len(distinct), shown=shown, values=distinct, **words)
 
 
 def _printable(text: str) -> str:

@@ -88,15 +88,19 @@ class ParquetSource:
         """The samples of a block."""
         file, part = self.parts[block]
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
-        of_part = f"of part {part} of {place}"
         labelled = with_threshold(table, self.spec)
-        found = self._reader.samples(labelled, self._sample_ids(block, table, place), place, of_part)
+        found = self._reader.samples(labelled, self._sample_ids(block, table, place), place, self.place(block))
         short = single_bags(found.samples, self._single)
         if short is not None:
             raise CorruptFile(
                 f"{place} has rows without an id of '{short}', and says that each has one; write it again"
             )
         return found
+
+    def place(self, block: int) -> str:
+        """Where the rows of a block are."""
+        file, part = self.parts[block]
+        return f"of part {part} of '{file.path}'"
 
     @staticmethod
     def tables(spec: ParquetSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
