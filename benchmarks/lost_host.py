@@ -13,6 +13,7 @@ to the bit. Where sharding groups have two hosts each, three hosts that are left
 """
 
 import argparse
+import ctypes
 import json
 import os
 import random
@@ -31,6 +32,7 @@ from typing import Any
 from train_kills import parents_of_processes  # type: ignore[import-not-found]
 from two_networks import INTERFACE, Host, _namespace, why_not  # type: ignore[import-not-found]
 
+from recsmith.jobs.agent import _PR_SET_PDEATHSIG
 from recsmith.training import train
 
 NAMES, GROUP = ("a", "b", "c"), 2
@@ -78,6 +80,11 @@ def plan_of_groups(folder: Path, hosts: int, **words: Any) -> Path:
     return folder / "plan.json"
 
 
+def _end_with_us() -> None:
+    """Have a host end with the process that starts it, however that ends: its run has no end of its own."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 @dataclass
 class Hosts:
     """Hosts of a job. enter: by name, what to write before a command that runs on it. interface: between them."""
@@ -103,7 +110,9 @@ class Hosts:
         }
         words = [sys.executable, "-P", "-m", "recsmith", "train", str(self.run), "--hosts", self.range]
         with self.log(name).open("ab") as log:
-            self.running[name] = subprocess.Popen([*self.enter[name], *words], env=environment, stdout=log, stderr=log)
+            self.running[name] = subprocess.Popen(
+                [*self.enter[name], *words], env=environment, stdout=log, stderr=log, preexec_fn=_end_with_us
+            )
 
     def log(self, name: str) -> Path:
         """What a host said."""

@@ -159,7 +159,7 @@ def test_torchrec_shares_row_wise_state_between_column_shards(
 ) -> None:
     whole, _ = weigh("torchrec", optimizer, rows=rows, width=parts * width)
     part, _ = weigh("torchrec", optimizer, rows=rows, width=width, table_dim=parts * width)
-    assert whole <= part * parts <= whole + 2 * parts  # rounded up
+    assert whole - 1 <= part * parts <= whole + 2 * parts  # rounded up: 3 rows of 468 columns have 12.000000000000002
 
 
 @every_optimizer

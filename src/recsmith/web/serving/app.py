@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import json
 import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from recsmith.web.serving.endpoints import Events
 from recsmith.web.serving.folder import PlanFolder
 from recsmith.web.serving.guard import Guard
 from recsmith.web.serving.kept_plans import KeptPlans
-from recsmith.web.serving.operations import OPERATIONS, Operation, openapi
+from recsmith.web.serving.operations import OPERATIONS, Operation, openapi_json
 from recsmith.web.serving.plan_endpoints import Attachment
 from recsmith.web.serving.pricing import Benches
 from recsmith.web.serving.run_folders import RunFolders
@@ -59,7 +58,7 @@ def plans_of(settings: Settings) -> Callable[[], KeptPlans]:
 def make_app(server: Server) -> ASGIApp:
     """The ASGI application of a server."""
     routes = [Route(each.path, _endpoint(each, server), methods=[each.method]) for each in OPERATIONS]
-    routes.append(Route("/api/openapi.json", _always(json.dumps(openapi()).encode(), "application/json")))
+    routes.append(Route("/api/openapi.json", _document))
     routes += [Route(path, _always(data, kind)) for path, (data, kind) in page_files().items()]
     errors: Any = {RecSmithError: _refused, HTTPException: _not_found}
 
@@ -121,6 +120,10 @@ def _always(data: bytes, kind: str) -> Endpoint:
         return Response(data, media_type=kind)
 
     return endpoint
+
+
+async def _document(_: Request) -> Response:
+    return Response(openapi_json(), media_type="application/json")
 
 
 async def _refused(_: Request, error: RecSmithError) -> Response:

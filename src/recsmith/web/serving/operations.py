@@ -1,7 +1,9 @@
 """What may be asked of the server, one row an operation: routes and the OpenAPI document are both made of it."""
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from recsmith._version import __version__
@@ -162,6 +164,12 @@ def openapi() -> Raw:
         "components": {"schemas": _schemas(), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}],
     }
+
+
+@cache
+def openapi_json() -> bytes:
+    """The document as it is sent, made once it is asked for: a server begins without it."""
+    return json.dumps(openapi()).encode()
 
 
 def _nouns() -> list[type]:
