@@ -66,10 +66,8 @@ def shared_ids(columns: Sequence[LookedColumn]) -> dict[str, str]:
         values = set(each.values.to_pylist()) if each.kind in ("value", "list", "text list") else set[Any]()
         if len(values) < 2 or not _tell_things(values):
             continue
-        first = next(
-            (name for name, others in known if 2 * len(values & others) >= min(map(len, (values, others)))), ""
-        )
-        if first:
+        same = (name for name, others in known if 2 * len(values & others) >= min(len(values), len(others)))
+        if (first := next(same, None)) is not None:
             found[each.name] = first
         else:
             known.append((each.name, values))

@@ -79,6 +79,16 @@ def test_two_days_in_two_jobs_end_with_the_bits_of_one(monday: Run, both: Run, t
     assert (again / WEIGHTS).read_bytes() == weights(both)
 
 
+def test_a_day_of_other_size_is_told_of(monday: Run, tmp_path: Path):
+    told = {DAY // 4: "0.25", DAY: None, 2 * DAY: "2"}
+    for samples, times in told.items():
+        made = RunData(train=data(DAY, samples), global_batch_size=BATCH, shuffle=False)
+        run = a_run(tmp_path / "out", data=made, steps=None, ranks=2, plan=monday.plan, start_from=monday.output)
+        said = [each.said for each in described(run).systems if each.key == "start_from" and "data.train" in each.said]
+        line = f"data.train has {samples:,} samples, {times} times the {DAY:,} of '{monday.output}'; see whether"
+        assert [each[: len(line)] for each in said] == ([] if times is None else [line])
+
+
 def test_a_day_that_has_not_ended_is_told_of(monday: Run, tmp_path: Path):
     def said_of(path: Path) -> list[str]:
         run = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=str(path))

@@ -1,7 +1,7 @@
 """What comes along, put into a rank's shards: each rank reads the rows that it holds, under any plan."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
@@ -9,6 +9,7 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from recsmith._components import parsed
 from recsmith._types import Ints
 from recsmith.data import DataSchema
+from recsmith.data.order import Position
 from recsmith.data.same_data import check_same_data
 from recsmith.jobs.sharded_model import held_of
 from recsmith.plans import Plan
@@ -29,6 +30,7 @@ from recsmith.training.systems.warm_start.settings import start_of
 from recsmith.training.systems.warm_start.trained import WEIGHT, Trained, open_trained
 from recsmith.training.tables.plain import exported_names
 
+UNLIKE = 1.5  # times as many samples as the training had, or as few, from which on it is told
 STATE_OF = "optimizer.{group}.state."  # before the name of a weight and of its state, in a checkpoint
 
 
@@ -52,7 +54,7 @@ def matched(run: Run, parts: Unsharded, plan: Plan) -> Match:
     trained = open_trained(start_of(run.start_from).path)
     match = _matched(run, parts.source.schema, here, trained, exported_names(task, here))
     anew = [f"the state of table {table} begins anew, for it {why}" for table, why in _rearranged(run, trained, plan)]
-    return replace(match, lines=[*match.lines, *anew])
+    return replace(match, lines=[*match.lines, *anew, *_much_or_little(run, parts.source.length, trained)])
 
 
 def load_start(made: PreparedRun, job: ShardedJob) -> None:
@@ -111,6 +113,20 @@ def _not_ended(trained: Trained) -> list[str]:
         return []
     unknown = "" if trained.card is not None else "; what its features mean is not compared, for no model says it"
     return [f"the run of '{trained.path}' has not ended, and its own command trains what is left of it{unknown}"]
+
+
+def _much_or_little(run: Run, samples: int | None, trained: Trained) -> list[str]:
+    """A line where the data is much more or less than that of the training, as of a day that lacks files."""
+    if trained.saved is None or run.steps or trained.saved.run.steps or _not_ended(trained):
+        return []
+    position = trained.saved.progress["position"] or {}
+    used = position.get("used") if position.keys() <= {each.name for each in fields(Position)} else None
+    if not used or not samples or max(samples / used, used / samples) < UNLIKE:
+        return []
+    return [
+        f"data.train has {samples:,} samples, {samples / used:.2g} times the {used:,} of '{trained.path}'; see whether "
+        "files are missing, or there twice"
+    ]
 
 
 def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
