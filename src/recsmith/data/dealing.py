@@ -69,4 +69,4 @@ def dealt(work: Floats, ranks: int) -> Ints:
 def busiest(work: Floats, rank_of: Ints, ranks: int) -> float:
     """The work of the busiest rank over the mean; 1 where there is none."""
     loads = np.bincount(rank_of, weights=work, minlength=ranks)
-    return float(loads.max() / loads.mean()) if loads.sum() else 1.0
+    return float(ranks * (loads.max() / loads.sum())) if loads.any() else 1.0
