@@ -211,7 +211,7 @@ def test_the_plan_that_runs_is_the_base_and_a_new_one_is_a_switch():
     advice = advise(work, "h100:4", running=running, **SEARCH)
     assert advice.base.step_s == pytest.approx(running.cost.step_s)
     assert "a new plan" in [each.switch.name for each in advice.switches]
-    assert advice.about[0].startswith("the plan that runs: ")
+    assert advice.about[0].startswith("the running plan: ")
 
 
 def test_what_is_on_already_is_not_offered():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.schema import problems
 
-from recsmith.clusters import Cluster, catalogue, cluster_from_raw, cluster_to_raw, load_cluster
+from recsmith.clusters import Cluster, catalogue, cluster_from_raw, cluster_to_raw, large_host, load_cluster
 from recsmith.clusters.files import (
     OWN_DEVICE,
     SCHEMA,
@@ -257,3 +257,10 @@ def test_the_file_that_errors_show_is_read(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text("\n".join(lines))
     found = load_cluster(str(tmp_path / "mine.yaml"))
     assert (found.device.name, found.device.hbm_bytes) == ("mine", 60 * 2**30)
+
+
+def test_a_name_that_asks_for_a_host_larger_than_hosts_are_is_noted():
+    note = large_host("H100:64")
+    assert note is not None
+    assert note.endswith("for 8 of them write h100:8x8")
+    assert [large_host(each) for each in ("h100:8x8", "v100-32:16", "gb200:72", "cpu:32", "mine.yaml")] == [None] * 5

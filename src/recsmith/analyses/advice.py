@@ -115,7 +115,7 @@ class Advice:
         if self.limit:
             return self.limit
         if not paying:
-            return f"nothing that was tried saves {what} by more than can be told{self._may}"
+            return f"no change saves more of {what} than the error of the prediction{self._may}"
         of = "" if self.base.whole or self.aim.objective == "memory" else ", by embeddings alone"
         first = f"{paying[0]} first"
         if len(self.together) < 2:
@@ -144,7 +144,7 @@ class Advice:
         may = max((each for each in self.switches if each.verdict == "tie"), key=lambda each: each.gain, default=None)
         if may is None:
             return ""
-        return f"; likeliest is {may.switch.name}, {may.gain:.0%} give or take {may.gain_error:.0%}"
+        return f"; the likeliest is {may.switch.name}, {may.gain:.0%} ± {may.gain_error:.0%}"
 
 
 Pricing = Callable[[Sequence[Switch]], JobPrice]
@@ -226,7 +226,7 @@ class _Trial:
         if sure:
             return "pays", said_of(gain, what)
         if pays(gain):
-            return "tie", f"saves {gain:.1%}, and steps that differ by less than {apart:.1%} cannot be told apart"
+            return "tie", f"saves {gain:.1%}, less than the {apart:.1%} by which two predicted steps have to differ"
         if freed >= LEAST_MEMORY:
             more = "in the same time" if gain > -LEAST_GAIN else f"and {said_of(gain, what)}"
             return "memory", f"frees {freed:.0%} of the fullest device, {more}"

@@ -21,12 +21,12 @@ from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload, load_workload
 
-SOUGHT = "every change is planned as hard as the job as it is, and gains are differences of two such plans"
+SOUGHT = "every change is planned with the same effort as the job as it is, and a gain compares two such plans"
 RUNS = (
-    "tables stay where they run, so a gain is what a change brings by itself; one that needs a new plan is compared "
-    "with a new plan of the job as it is"
+    "tables stay where they are, so a gain is due to the change alone; a change that needs a new plan is compared "
+    "with a new plan for the job as it is"
 )
-DRAFTED = "new plans are quick ones, for so many tables: `recsmith plan` may find some that are some per cent shorter"
+DRAFTED = "with so many tables, new plans are quick ones: `recsmith plan` may find steps that are some per cent shorter"
 
 
 def advise(
@@ -139,12 +139,12 @@ def _rest(base: Plan, step_s: float | None) -> float | None:
 
 
 def _about(base: Plan, step_s: float | None, running: object) -> list[str]:
-    whose = "the plan that runs" if running is not None else "the plan that is made now"
+    whose = "the running plan" if running is not None else "a new plan"
     embeddings = format_time(base.cost.step_s)
     if step_s is None:
-        return [f"{whose}: {embeddings} of embeddings a step; gains are of these alone (--step-time tells the rest)"]
+        return [f"{whose}: {embeddings} of embeddings a step; gains refer to these alone (--step-time adds the rest)"]
     if running is None:
-        whose = "the plan that is made now, as if it had been measured"
+        whose = "a new plan, as if it had been measured"
     rest = format_time(step_s - base.cost.step_s)
     return [
         f"{whose}: {format_time(step_s)} a step as measured, {embeddings} of it predicted for embeddings; the other "

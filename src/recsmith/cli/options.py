@@ -357,9 +357,12 @@ def command_age_s() -> float:
 
 def read_cluster(name: str, options: dict[str, Any]) -> Any:
     """The cluster of a name or file, with the memory of the options."""
-    from recsmith.clusters import load_cluster
+    from recsmith.clusters import large_host, load_cluster
 
-    return load_cluster(name).with_memory(options["hbm"], options["reserve"])
+    cluster = load_cluster(name).with_memory(options["hbm"], options["reserve"])
+    if said := large_host(name):
+        note(said)
+    return cluster
 
 
 def read_stash(options: dict[str, Any]) -> Any:

@@ -28,6 +28,7 @@ DEVICE_SIZES = ("hbm_bytes", "l2_bytes")
 DEVICE_SPEEDS = ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth")
 LINK_SPEEDS = ("intra_host_bandwidth", "inter_host_bandwidth")
 DISK_SPEEDS = ("bandwidth",)
+LARGEST_HOST = 16  # devices, of hosts that are sold without a rack of links
 PARTS = ("device", "links", "disk")  # of a cluster; a file may change single figures of each
 OWN_DEVICE = (
     "A device of your own goes into a YAML file of two lines or more: `schema: recsmith/cluster/1` and, for example, "
@@ -92,6 +93,22 @@ def named_cluster(name: str) -> Cluster | None:
     if mesh is not None and local > mesh:
         raise UsageError(f"'{name}' has hosts of {local} devices, and their links join {mesh}; ask for {mesh} or fewer")
     return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1), reserve_bytes=None)
+
+
+def large_host(name: str) -> str | None:
+    """A note on a catalogue name whose hosts are larger than hosts are, as h100:64 for eight hosts; None for others."""
+    cluster = named_cluster(name)
+    if cluster is None:
+        return None
+    device = name.lower().partition(":")[0]
+    local, usual = cluster.local_world_size, _catalogue_cluster(device).local_world_size
+    if local <= max(usual, LARGEST_HOST) or usual == 1:
+        return None
+    hosts = -(-cluster.world_size // usual)
+    return (
+        f"{name} has hosts of {local} devices, which are all priced by links within a host; hosts of {device} have "
+        f"{usual} in the catalogue: for {hosts} of them write {device}:{usual}x{hosts}"
+    )
 
 
 def cluster_from_raw(raw: Raw, source: str) -> Cluster:

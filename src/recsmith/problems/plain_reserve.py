@@ -53,7 +53,7 @@ class PlainReserve:
             needs = f"at most 15% of it, where a plain DLRM needs {format_size(self.needed)}"
         return (
             f"{format_size(self.total)} of each device for other layers, activations and CUDA, {needs}; "
-            "--reserve states another, 0 none"
+            "--reserve sets another amount, 0 none"
         )
 
 

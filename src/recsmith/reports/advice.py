@@ -12,7 +12,7 @@ from recsmith.units import format_size, format_time
 SCHEMA = "recsmith/advice/1"
 TITLES: dict[Verdict, str] = {
     "pays": "Pays",
-    "tie": "May pay: closer than the price can tell",
+    "tie": "May pay: gains below the error of the prediction",
     "memory": "Frees memory",
     "no": "Does not pay here",
     "cannot": "Cannot be had here",
@@ -148,9 +148,9 @@ def _score_line(tried: Tried) -> str:
 def _error(advice: Advice) -> str:
     base = advice.base
     if advice.aim.objective == "memory":
-        return f"the step may be off by {base.error:.0%}; memory is worked out from shapes"
-    apart = f", and by no less than {base.apart:.1%}, below which steps are not told apart" if base.apart else ""
-    return f"the step may be off by {base.error:.0%}, and a gain by as much of itself{apart}"
+        return f"the step may be off by {base.error:.0%}; memory is computed from shapes"
+    apart = f", and by at least {base.apart:.1%} of a step" if base.apart else ""
+    return f"the step may be off by {base.error:.0%}; a gain may be off by the same share of itself{apart}"
 
 
 def _needs(base: JobPrice, price: JobPrice) -> str:

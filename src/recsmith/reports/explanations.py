@@ -65,7 +65,7 @@ def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
         if each.instead:
             yield _instead_grid(each.instead)
     if len(explanation.hot_rows) > MOST_TABLES:
-        yield line("", f"… {len(explanation.hot_rows) - MOST_TABLES} more tables")
+        yield line("", f"… {len(explanation.hot_rows) - MOST_TABLES:,} more tables")
     if explanation.hot_rows:
         yield line("", ONLY_BLOCKS)
 
@@ -198,7 +198,7 @@ def account_report(account: TableAccount, workload: Workload) -> Iterator[Render
     for shard in account.shards[:MOST_SHARDS] if len(account.shards) > 1 else ():
         yield line("", f"rank {shard.rank}: rows {_span_words(shard.rows)}, columns {_span_words(shard.columns)}")
     if len(account.shards) > MOST_SHARDS:
-        yield line("", f"… {len(account.shards) - MOST_SHARDS} more shards")
+        yield line("", f"… {len(account.shards) - MOST_SHARDS:,} more shards")
     if account.table.dynamic is not None:
         yield line("dynamic", f"ids without end: {table_words(account.table)}; {account.table.dynamic.rule}")
     yield line("access", _access_words(account))

@@ -204,7 +204,7 @@ def add_first(made: Grid, rows: Sequence[Sequence[str]], most: int) -> None:
     for row in rows[:most]:
         made.add_row(*row)
     if len(rows) > most:
-        made.add_row(f"… {len(rows) - most} more")
+        made.add_row(f"… {len(rows) - most:,} more")
 
 
 def plain_line(label: str, text: str, width: int = LABEL_WIDTH) -> str:

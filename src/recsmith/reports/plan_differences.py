@@ -26,7 +26,7 @@ def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
         *(line("", reason) for reason in change.other_problem[1:]),
         line("before", f"{before}: {format_time(change.before_s)}"),
         line("after", f"{after}: {format_time(change.after_s)} ({ratio:+z.2%})"),
-        line("tables", f"{len(change.changes)} differ, {change.unchanged} are placed alike"),
+        line("tables", f"{len(change.changes):,} differ, {change.unchanged:,} are placed alike"),
         line("moves", f"{format_size(change.moved_bytes)} of weights to other devices"),
     ]
     if not change.changes:

@@ -172,7 +172,7 @@ def device_grid(cost: StepCost) -> Grid:
     devices.sort(key=lambda device: (-device.busy_s, device.rank))
     for device in devices[:SHOWN]:
         made.add_row(*_device_row(device))
-    made.add_row(f"… {len(devices) - 2 * SHOWN} more")
+    made.add_row(f"… {len(devices) - 2 * SHOWN:,} more")
     for device in devices[-SHOWN:]:
         made.add_row(*_device_row(device))
     return made

@@ -175,7 +175,9 @@ class Start {
     const about = h("p", { class: "note" });
     const tell = () => {
       const planner = this.offered.planners.find((each) => each.name === chosen.planner);
-      about.textContent = planner ? `${planner.about}${planner.needs === "nothing" ? "" : ` Needs: ${planner.needs}.`}` : "";
+      const needs = planner?.needs ?? "nothing";
+      const more = needs === "nothing" ? "" : needs.startsWith("nothing; ") ? ` It ${needs.slice("nothing; ".length)}.` : ` Needs: ${needs}.`;
+      about.textContent = planner ? `${planner.about}${more}` : "";
     };
     const named = (all: { name: string }[]): [string, string][] => all.map((each) => [each.name, each.name]);
     const planners = named(this.offered.planners).map(([name]): [string, string] => [name, name === "auto" ? "auto (recommended)" : name]);
