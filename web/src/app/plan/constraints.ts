@@ -45,7 +45,7 @@ class Panel {
   readonly element = h("div");
   private readonly list = h("ul", { class: "rules" });
   private readonly trouble = h("p", { class: "error", role: "alert", hidden: true });
-  private readonly tables = h("input", { list: "table-names", placeholder: "such as user_*, or a, b", autocomplete: "off" });
+  private readonly tables = h("input", { list: "table-names", placeholder: "such as user_*", autocomplete: "off" });
   readonly rules: Rules;
 
   constructor(private readonly edit: Edit) {
