@@ -34,7 +34,7 @@ def test_a_plan_and_what_it_moves(run: Callable[..., Any], old: Path, busier: Pa
     new = tmp_path / "new.json"
     done = run("replan", old, "--workload", busier, "--max-moved", "100%", "-o", new, *FAST)
     assert (done.code, done.err) == (0, "")
-    assert f"old      {old}: " in done.out
+    assert done.says(f"old {old}: ")
     assert "of the weights that stay" in done.out
     assert recsmith.load_plan(new).workload.tables[1].features[0].pooling_factor == 200
 
