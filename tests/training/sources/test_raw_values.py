@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from recsmith.data import make_vocabularies, spec_from_raw
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, RunModel, evaluate, train
 from recsmith.training.launch.dry_run import described
 
@@ -73,6 +74,25 @@ def test_texts_are_learned_and_scored(days: tuple[Path, dict[str, Any], dict[str
     other = r"--data has feature 'city' with vocabulary \w+ \(9 values, 2 rows for all others\), and the model"
     with pytest.raises(UsageError, match=other):
         evaluate(folder / "out", data=tuesday)
+
+
+def test_another_vocabulary_is_not_served(days: tuple[Path, dict[str, Any], dict[str, Any]], tmp_path: Path):
+    from recsmith.training import load_model
+
+    rows, folder = [{"city": "city 3", "user": 10**13 - 5}], days[0]
+    expected = load_model(folder / "out").predict_rows(rows)
+    model = shutil.copytree(folder / "out/model", tmp_path / "model")
+    assert load_model(model).predict_rows(rows).tolist() == expected.tolist()
+    city = model / "vocabularies/0-city.arrow"
+    city.unlink()
+    wrong = r"0-city.arrow' is gone, or is not the vocabulary that feature 'city' was trained with"
+    with pytest.raises(CorruptFile, match=wrong):
+        load_model(model).predict_rows(rows)
+    shutil.copy(folder / "tuesday/city.arrow", city)
+    with pytest.raises(CorruptFile, match=wrong):
+        load_model(model).predict_rows(rows)
+    with pytest.raises(UsageError, match=r"monday' holds no trained model; give the output folder of a run"):
+        load_model(folder / "monday")
 
 
 def test_a_day_begins_with_the_rows_of_the_day_before(days: tuple[Path, dict[str, Any], dict[str, Any]]):

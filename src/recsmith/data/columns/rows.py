@@ -5,7 +5,7 @@ What a model was trained on is kept beside it: which columns it reads, their voc
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from recsmith.data.columns.samples import TableReader, columns_of
 from recsmith.data.source import BlockSource
 from recsmith.data.transforms.declared import transform_from_raw
 from recsmith.data.transforms.graph import TransformGraph
-from recsmith.data.vocabularies.settings import vocabulary_spec
+from recsmith.data.vocabularies.settings import VocabularySpec, vocabulary_spec
 from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import decode, did_you_mean, encode
@@ -63,7 +63,8 @@ class RawRowReader:
     """Makes a batch of raw rows, by the columns, vocabularies and transforms of data that a model was trained on.
 
     Raises:
-        UsageError: nobody knows the columns of that data, or a vocabulary is not there.
+        UsageError: nobody knows the columns of that data.
+        CorruptFile: a vocabulary is not there, or is another one.
     """
 
     def __init__(self, schema: DataSchema) -> None:
@@ -74,6 +75,12 @@ class RawRowReader:
             )
         self.columns = decode(RawColumns, schema.raw, "the card of a model")
         transforms = () if schema.values is None else schema.values.transforms
+        for each, said in _vocabularies(self.columns):
+            if not _is_as_trained(said, each.name, schema):
+                raise CorruptFile(
+                    f"'{said.path}' is gone, or is not the vocabulary that feature '{each.name}' was trained with; put "
+                    "it back, or export the model again"
+                )
         self._reader = TableReader(self.columns)
         self._graph = TransformGraph(
             self._reader.schema(), [transform_from_raw(each, "the card of a model") for each in transforms]
@@ -167,12 +174,8 @@ def keep_vocabularies(schema: DataSchema, folder: Path) -> DataSchema:
     if schema.raw is None:
         return schema
     columns, kept = decode(RawColumns, schema.raw, "the data"), dict[str, str]()
-    for each in columns.features:
-        if each.vocabulary is None:
-            continue
-        said = vocabulary_spec(each.vocabulary)
-        trained = None if schema.values is None else schema.values.vocabularies.get(each.name)
-        if not Path(said.path).exists() or (trained is not None and Vocabulary(said).meaning != trained):
+    for each, said in _vocabularies(columns):
+        if not _is_as_trained(said, each.name, schema):
             raise RecSmithError(
                 f"'{said.path}' is no longer the vocabulary that feature '{each.name}' was trained with; put it back, "
                 "and start the same command again"
@@ -181,6 +184,17 @@ def keep_vocabularies(schema: DataSchema, folder: Path) -> DataSchema:
             kept[said.path] = f"{FOLDER}/{len(kept)}-{Path(said.path).name}"
             _put(Path(said.path), folder / kept[said.path])
     return _with_paths(schema, kept.__getitem__)
+
+
+def _vocabularies(columns: RawColumns) -> Iterator[tuple[ColumnFeature, VocabularySpec]]:
+    """Features that have one, and which."""
+    return ((each, vocabulary_spec(each.vocabulary)) for each in columns.features if each.vocabulary is not None)
+
+
+def _is_as_trained(said: VocabularySpec, feature: str, schema: DataSchema) -> bool:
+    """Whether a vocabulary is there, and the one that a feature of a model was trained with."""
+    trained = None if schema.values is None else schema.values.vocabularies.get(feature)
+    return Path(said.path).exists() and (trained is None or Vocabulary(said).meaning == trained)
 
 
 def vocabularies_in(schema: DataSchema, folder: Path) -> DataSchema:

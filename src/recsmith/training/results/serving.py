@@ -18,7 +18,7 @@ from recsmith.data.columns.rows import RawRowReader, Rows
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import CARD, ONNX_FILE, ModelCard, read_card
+from recsmith.training.job.card import CARD, ONNX_FILE, ModelCard, found_model, read_card
 from recsmith.training.job.export import WEIGHTS, opened_weights
 from recsmith.training.job.models import Task, build_task
 from recsmith.training.losses.settings import number_tasks
@@ -178,10 +178,10 @@ def _check_memory(weights: Path) -> None:
 
 
 def load_model(folder: Source) -> Predictor:
-    """The model that a run left in `<output>/model`.
+    """The model of a run, or of a folder that holds one, such as an export.
 
     Raises:
-        UsageError: the folder cannot be read, a system that its card names is not installed, or its weights are larger
+        UsageError: the folder holds none, a system that its card names is not installed, or its weights are larger
             than what is left of this process's memory limit.
         CorruptFile: card and weights do not belong together, or are damaged.
     """
@@ -189,6 +189,7 @@ def load_model(folder: Source) -> Predictor:
     path = Path(source_text(folder, "the folder of a model"))
     if (path / ONNX_FILE).exists():
         raise UsageError(f"'{path}' holds a model for ONNX; load it by recsmith.training.load_onnx")
+    path = found_model(path)
     card = read_card(path)
     use_systems_of(card, str(path / CARD))
     _check_memory(path / WEIGHTS)
