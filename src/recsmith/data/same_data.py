@@ -64,7 +64,11 @@ def _vocabularies(trained: DataSchema, given: DataSchema) -> Iterator[str]:
     for name in trained.feature_names:
         mine, wanted = given.values.vocabularies.get(name), trained.values.vocabularies.get(name)
         if mine != wanted:
-            yield (f"feature '{name}' with {_stand_for(mine)}, and the model was trained on {_stand_for(wanted)}")
+            yield (
+                f"feature '{name}' with {_stand_for(mine)}, and the model was trained on {_stand_for(wanted)}; name "
+                "that one, or in a run that begins with the model one that extends it (recsmith data vocabulary "
+                "--extend)"
+            )
 
 
 def _weighted(schema: DataSchema) -> tuple[str, ...]:

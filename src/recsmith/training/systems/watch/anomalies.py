@@ -130,7 +130,7 @@ class AnomalyWatcher(Watcher):
         if raw is not None and (problem := self._go_on(raw, layout, path)):
             notes.append(f"begins anew: {problem}")
         self._raw = self._before = None
-        for note in (wanted.told_from(job.total_steps, self.signals.looks if path else 0, path), *notes):
+        for note in (wanted.told_from(job.total_steps, self.signals.looks, path or str(job.output)), *notes):
             job.log.say({"note": f"watch: {note}"})
 
     def _new_signals(self, layout: JobLayout) -> JobSignals:

@@ -66,7 +66,7 @@ class WatchSettings:
     def told_from(self, steps: int | None, before: int = 0, path: str = "") -> str:
         """From which step on something can be told, of a job of so many.
 
-        before: looks at the training at a path whose state the job begins with.
+        before: looks at the training at a path, this one or another, whose state the job goes on from.
         """
         if before >= LOOKS:
             return f"a look every {self.every} steps; what is usual is known from {before:,} looks of '{path}'"
