@@ -107,7 +107,7 @@ def test_another_vocabulary_is_refused(days: tuple[Path, dict[str, Any], dict[st
     other: dict[str, Any] = json.loads(json.dumps(monday).replace(f"{folder}/monday/", f"{tmp_path}/other/"))
     with pytest.raises(
         UsageError,
-        match=r"has feature 'city' with vocabulary \w+ \(3 values, .* was trained on vocabulary \w+ \(7 values, .*; name that",
+        match=r"feature 'city' with vocabulary \w+ \(3 values, .* on vocabulary \w+ \(7 values, .*; name that one, or",
     ):
         train(a_run(tmp_path / "out", other, start_from=str(folder / "out")))
     with pytest.raises(Exception, match="the position is of other data"):
