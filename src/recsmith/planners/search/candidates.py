@@ -17,7 +17,7 @@ from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 from recsmith.elementary import exp
 from recsmith.planners.search.device_state import Assignment, DeviceState
-from recsmith.planners.search.placement import PRICES, place_and_repair
+from recsmith.planners.search.placement import PRICES, all_fit, place_and_repair
 from recsmith.planners.search.smooth_max import LEAST_LOAD
 from recsmith.problems import NO_PIECE
 
@@ -99,6 +99,8 @@ def priced_candidate(
     Where memory is scarce all orders are tried, and the fastest placement counts: devices may hold another one.
     """
     problem = devices.problem
+    if not all_fit(relaxation, choice.option):
+        return np.inf, None
     first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
     seconds = devices.seconds / max(float(devices.seconds[first].mean()), LEAST_LOAD)
     weight = relaxation.piece_bytes / max(float(relaxation.piece_bytes[first].mean()), LEAST_LOAD)

@@ -196,10 +196,9 @@ def place_in_fewest_pieces(
     choice = fewest_pieces_options(relaxation)
     if not relaxation.option_fits[choice].all():
         return None
-    room = float(devices.problem.capacity.sum())
-    if relaxation.option_bytes[choice].sum() <= room:
+    if all_fit(relaxation, choice):
         return _place_splitting(devices, relaxation, choice, devices.seconds, in_time)
-    least = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
+    least = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), float(devices.problem.capacity.sum()))
     for price in (*(least * scale for scale in PRICES), DEAREST):
         if not in_time():
             return None
@@ -207,8 +206,7 @@ def place_in_fewest_pieces(
         assignment = place_and_repair(devices, choice, relaxation.piece_bytes)
         if assignment.complete:
             return assignment
-    fits = relaxation.option_bytes[choice].sum() <= room
-    return _place_splitting(devices, relaxation, choice, relaxation.piece_bytes, in_time) if fits else None
+    return _place_splitting(devices, relaxation, choice, relaxation.piece_bytes, in_time)
 
 
 def _place_splitting(
@@ -217,7 +215,7 @@ def _place_splitting(
     """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
     choice = choice.copy()
     for _ in range(max(len(devices.problem.tables), FEWEST_ROUNDS)):
-        if not in_time():
+        if not in_time() or not all_fit(relaxation, choice):
             return None
         assignment = place_and_repair(devices, choice, order)
         if assignment.complete:
@@ -245,6 +243,11 @@ def fewest_pieces_options(relaxation: Relaxation) -> Ints:
     pieces = np.where(relaxation.option_fits, options.count.sum(axis=1), np.iinfo(np.int64).max)
     order = np.lexsort((np.arange(len(pieces)), pieces, options.table))
     return order[options.start[:-1]]
+
+
+def all_fit(relaxation: Relaxation, choice: Ints) -> bool:
+    """Whether the chosen options (T,) need no more bytes than all devices have together."""
+    return relaxation.option_bytes[choice].sum() <= float(relaxation.problem.capacity.sum())
 
 
 def finer_option(relaxation: Relaxation, option: int) -> int:
