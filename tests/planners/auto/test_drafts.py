@@ -1,6 +1,7 @@
 """Drafts: the best few are kept, each is priced once, and greedy planners come where nothing else found room."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import repeat
 
 import pytest
@@ -8,7 +9,7 @@ from support.cases import BOTH, LOOSE, Case, medium_case, seeded
 from support.searched import heap, lopsided
 
 from recsmith.bounds import first_bound
-from recsmith.bounds.relaxation import shared_relaxation
+from recsmith.bounds.relaxation import Choice, shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.planners import protocol
@@ -120,7 +121,9 @@ def test_large_problems_get_other_planners_only_without_candidates() -> None:
 
 def test_large_problems_get_few_drafts_only_where_compiled_annealing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     case, placed = medium_case(seeded(0), LOOSE, ("analytic",)), list[str]()
-    monkeypatch.setattr(module, "candidates", lambda *_: repeat(None, 20))
+    draft = Assignment.of(case.problem, shared_relaxation(case.evaluator).choose().option)
+    monkeypatch.setattr(Drafts, "_near_first", lambda *_: repeat(draft, 20))
+    monkeypatch.setattr(Drafts, "keep", lambda made, *_: made.starts.append((0.0, 0, draft)))
     for compiled, linear in ((False, True), (True, False), (True, True)):
         monkeypatch.setattr(module, "is_compiled", lambda answer=compiled: answer)
         monkeypatch.setattr(module, "place_candidate", lambda *_, answer=f"{compiled} {linear}": placed.append(answer))
@@ -129,3 +132,20 @@ def test_large_problems_get_few_drafts_only_where_compiled_annealing_goes_on(mon
                 patch.setattr(DeviceState, "linear_pieces", None)
             assert drafts(case, size=module.QUICK + 1).work()
     assert Counter(placed) == {"False True": 20, "True False": 20, "True True": module.LARGE_DRAFTS}
+
+
+def test_candidates_far_from_the_bound_come_where_no_other_found_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = lopsided()
+    near = shared_relaxation(case.evaluator).choose()
+    bound_s, asked = float(near.seconds.sum()) / len(DeviceState(case.evaluator).free), list[Choice]()
+    far = replace(near, seconds=near.seconds * module.FAR * 2)
+    monkeypatch.setattr(module, "candidates", lambda *_: iter((far, near, far)))
+    for room, expected in ((True, [near]), (False, [near, far, far])):
+        made = drafts(case)
+        made.stopping.bound_s = bound_s
+        monkeypatch.setattr(
+            module, "place_candidate", lambda *each, room=room: (asked.append(each[2]), heap(case) if room else None)[1]
+        )
+        assert made._candidates()
+        assert [id(each) for each in asked] == [id(each) for each in expected]
+        asked.clear()

@@ -1,9 +1,10 @@
 """Drafts: whole plans that quick members of the default planner's team find, and slower members go on from."""
 
+from collections.abc import Iterator
 from itertools import islice
 
 from recsmith.bounds import first_bound
-from recsmith.bounds.relaxation import Relaxation
+from recsmith.bounds.relaxation import Choice, Relaxation
 from recsmith.errors import NoPlanFound
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto.improvement import StoppingRule
@@ -18,8 +19,9 @@ MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them
 DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find more, cost more time
 QUICK = 4_000  # tables times devices up to which other planners take part; beyond, they take too long for what they add
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # candidates placed: DRAFT_WORK over the number of tables
-LARGE_DRAFTS = 6  # of large problems that are annealed by compiled code, which gains more in the time of the others
+LARGE_DRAFTS = 6  # complete ones of large problems that compiled code anneals, which gains more in the time of others
 VAST_DRAFTS = 3  # complete ones of vast problems, each of which takes a second or more; later ones were no better
+FAR = 2.0  # times the bound: mean seconds of a rank beyond which a candidate is tried last
 DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; with other widths of sequences
 
 
@@ -78,13 +80,27 @@ class Drafts:
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
+        enough = VAST_DRAFTS if self.stopping.is_vast else most
         if self._is_annealed and not self._quick and not self.evaluator.additive:
-            most = LARGE_DRAFTS
-        for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
+            enough = min(enough, LARGE_DRAFTS)
+        for choice in self._near_first(most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))
-            if self.stopping.reached or (self.stopping.is_vast and len(self.starts) >= VAST_DRAFTS):
+            if self.stopping.reached or len(self.starts) >= enough:
                 break
         return True
+
+    def _near_first(self, most: int) -> Iterator[Choice]:
+        """As many candidates; those that cost ranks far more than the bound in the mean at last, if nothing was found.
+
+        The limits of branches that the bound left early are among the promising ones.
+        """
+        far: list[Choice] = []
+        for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
+            if choice.seconds.sum() > FAR * self.stopping.bound_s * len(self.devices.free):
+                far.append(choice)
+            else:
+                yield choice
+        yield from () if self.starts else far
 
     def _greedy(self) -> bool:
         """As few pieces as possible; for large problems only where no candidate found room."""
