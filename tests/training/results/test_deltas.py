@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.training import Run, RunData, RunModel, apply_deltas, make_delta, train
-from recsmith.training.job.card import CARD
+from recsmith.training import Run, RunData, RunModel, apply_deltas, evaluate, load_model, make_delta, train
+from recsmith.training.job.card import CARD, fingerprint_of
 from recsmith.training.job.export import WEIGHTS, arrays_of, make_tensor_file
+from recsmith.training.launch.launching import dry_run
 from recsmith.training.results.deltas import CHANGED, TOLD, Delta, TensorChange
+from recsmith.training.results.exporting import export_model
+from recsmith.training.run import load_run
 from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.systems.second_order.refit import refit
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 Wanted = dict[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -66,6 +72,24 @@ def test_a_copy_follows_day_after_day_by_what_changed(days: list[Path], tmp_path
     assert same_files(tmp_path / "serving", days[2] / "model")
     apply_deltas(days[0], [tmp_path / "day-1"], tmp_path / "serving", force=True)
     assert same_files(tmp_path / "serving", days[1] / "model")
+
+
+def test_weights_of_another_day_are_refused_wherever_a_model_is_read(days: list[Path], tmp_path: Path):
+    swapped = shutil.copytree(days[0] / "model", tmp_path / "model")
+    shutil.copyfile(days[1] / "model" / WEIGHTS, swapped / WEIGHTS)
+    run = load_run(days[1] / "run.json")
+    for read in (
+        lambda: load_model(swapped), lambda: evaluate(swapped), lambda: export_model(swapped, tmp_path / "export"),
+        lambda: refit(swapped, run.data.train), lambda: make_delta(days[0], swapped, tmp_path / "delta"),
+        lambda: dry_run(replace(run, output=str(tmp_path / "run"), start_from=str(swapped))),
+    ):  # fmt: skip
+        with pytest.raises(CorruptFile, match=r"are not those that its card\.json was written with"):
+            read()
+    large = tmp_path / "large"  # of a large table, pieces are read
+    a_model(large, {"a": (torch.float32, (2**18, 8))}, 0)
+    before = fingerprint_of(large)
+    arrays_of(large / WEIGHTS)["a"][-1] += 1
+    assert fingerprint_of(large) != before
 
 
 def user_of(delta: Delta) -> TensorChange:

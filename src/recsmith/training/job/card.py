@@ -1,5 +1,7 @@
 """What lies beside trained weights, read without torch: the card of an exported model."""
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -7,8 +9,8 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.data import DataSchema
 from recsmith.data.columns.rows import vocabularies_in
-from recsmith.errors import UsageError
-from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import Raw, Source, decode, dump_json, read_raw, source_text, spell_out, write_text
 from recsmith.training.listed import CardKeys
 from recsmith.training.run import RunModel
 from recsmith.training.seams.keys import cards_of_systems
@@ -17,6 +19,12 @@ from recsmith.training.seams.registry import systems
 ONNX_FILE = "model.onnx"  # in place of weights, of an export for other runtimes
 StoredTables = Literal["fp32", "fp16", "int8"]
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
+TENSORS = ".safetensors"  # how the names of files of weights end
+WHOLE, PIECES, PIECE = (
+    2**22,
+    16,
+    2**12,
+)  # bytes of a tensor that is read whole; of a larger one, pieces, and their bytes
 
 
 @noun
@@ -39,7 +47,8 @@ class ModelCard(CardKeys):
     """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
 
     systems: what those of other packages say, by name. trained_on: digest of the data. origin: what a copy was made of;
-    None of a model that was trained. tables: how rows are stored, of an export that stores them smaller.
+    None of a model that was trained. tables: how rows are stored, of an export that stores them smaller. fingerprint:
+    of the weights, as `fingerprint_of` takes it.
     """
 
     model: RunModel
@@ -51,6 +60,7 @@ class ModelCard(CardKeys):
     trained_on: str | None = None
     origin: CopyOrigin | None = None
     tables: StoredTables = "fp32"
+    fingerprint: str | None = None
 
 
 def found_model(folder: Source) -> Path:
@@ -84,16 +94,64 @@ def described(model: RunModel, schema: DataSchema, seed: int) -> Raw:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card of an exported model, files that belong to it by their paths; CorruptFile where it is none."""
+    """The card of an exported model, files that belong to it by their paths; CorruptFile of other weights."""
     file = str(folder / CARD)
     raw = read_raw(file, SCHEMA)
     card = decode(ModelCard, raw, file)
+    check_weights(folder, raw)
     if "values" not in raw["data"]:  # of a version that kept no transforms
         card = replace(card, data=replace(card.data, values=None))
     model = card.model
     for system in systems():
         model = system.model_in(model, folder)
     return replace(card, model=model, data=vocabularies_in(card.data, folder))
+
+
+def check_weights(folder: Path, raw: Raw) -> None:
+    """CorruptFile where the weights in a folder are not those that its card was written with."""
+    told, found = raw.get("fingerprint"), fingerprint_of(folder)
+    if None not in (told, found) and told != found:
+        raise CorruptFile(
+            f"the weights in '{folder}' are not those that its {CARD} was written with, or damaged; copy all files of "
+            "one model again, or export it again"
+        )
+
+
+def write_card(folder: Path, raw: Raw) -> None:
+    """Write the card of the weights in a folder."""
+    write_text(str(folder / CARD), dump_json({**raw, "fingerprint": fingerprint_of(folder)}))
+
+
+def fingerprint_of(folder: Path) -> str | None:
+    """A digest of parts of the weights in a folder, which other weights do not share; None where there are none.
+
+    It takes tensors up to 4 MiB whole, as layers are, and of larger ones 16 pieces of 4 KiB. So it is cheap for every
+    model, and tells models apart; a few damaged bytes in a large table it does not notice.
+    """
+    files = sorted(each for each in folder.glob(f"*{TENSORS}") if each.is_file())
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            length = min(int.from_bytes(file.read(8), "little"), path.stat().st_size)
+            digest.update(header := file.read(length))
+            for first, count in _pieces(header):
+                file.seek(8 + length + first)
+                digest.update(file.read(count))
+    return digest.hexdigest()[:16] if files else None
+
+
+def _pieces(header: bytes) -> list[tuple[int, int]]:
+    """Where the parts that are read begin, and how many bytes they have; none where the header is damaged."""
+    try:
+        spans = sorted(tuple(map(int, each["data_offsets"])) for each in json.loads(header).values())
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return []
+    found = list[tuple[int, int]]()
+    for first, last in spans:
+        step = (last - first - PIECE) // (PIECES - 1)
+        small = last - first <= WHOLE
+        found += [(first, last - first)] if small else [(first + piece * step, PIECE) for piece in range(PIECES)]
+    return found
 
 
 def keep_files(model: RunModel, folder: Path) -> RunModel:

@@ -22,9 +22,10 @@ from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.data.columns.rows import keep_vocabularies
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, check_is_file, dump_json, read_json, write_text
+from recsmith.files import Raw, check_is_file, read_json
 from recsmith.files.writable import whole_folder
-from recsmith.training.job.card import CARD, described, keep_files
+from recsmith.training.job.card import CARD, described, keep_files, write_card
+from recsmith.training.job.links import hosts_here
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
@@ -46,7 +47,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     job.rows.flush()
     whole = job.rows.whole()
     names = exported_names(job.model, whole)
-    partial = folder.with_name(folder.name + ".partial")
+    partial, raw = folder.with_name(folder.name + ".partial"), Raw()
     if dist.get_rank() == 0:
         try:
             partial.mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,6 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         told = [(system.name, system.exported(run, job.model)) for system in systems()]
         raw |= {key: value for name, each in told if not name for key, value in each.items()}
         raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}
-        write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
     for system in systems():
         system.write_files(run, job, partial)
@@ -69,9 +69,13 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     for name, corner, tensor, everywhere in job.rows.shards():
         if not everywhere or dist.get_rank() == 0:
             arrays[names[name]][_window(corner, tensor)] = as_array(tensor.detach().cpu())
+    if hosts_here(dist.get_world_size()) > 1:  # rank 0 reads what others have written, on a disk of all hosts
+        for array in arrays.values():
+            getattr(array, "flush", bool)()
     del arrays
     dist.barrier()
     if dist.get_rank() == 0:
+        write_card(partial, raw)
         if folder.exists():
             folder.rename(folder.with_name(folder.name + ".old"))
         partial.rename(folder)
@@ -92,7 +96,7 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
             arrays[name][_window((0,) * tensor.dim(), tensor)] = as_array(tensor.cpu())
         del arrays
         raw = read_json(str(partial / CARD))
-        write_text(str(partial / CARD), dump_json({**cast(Raw, raw), **card}))
+        write_card(partial, {**cast(Raw, raw), **card})
 
 
 def weights_digest(model: Path) -> str:

@@ -13,17 +13,17 @@ import filecmp
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
 from recsmith._types import Ints, noun
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Source, decode, dump_json, encode, source_text, write_text
+from recsmith.files import Raw, Source, decode, dump_json, encode, read_json, source_text, write_text
 from recsmith.files.nouns import read_raw
 from recsmith.files.writable import check_writable, whole_folder
-from recsmith.training.job.card import found_model
+from recsmith.training.job.card import CARD, check_weights, found_model
 from recsmith.training.job.export import (
     TYPE_NAMES,
     WEIGHTS,
@@ -87,6 +87,8 @@ def make_delta(old: Source, new: Source, output: Source, *, force: bool = False)
     """
     before, after, target = found_model(old), found_model(new), Path(source_text(output, "the folder of a delta"))
     _check_target(target, TOLD, force=force)
+    for model in (before, after):
+        check_weights(model, cast(Raw, read_json(str(model / CARD))))
     there, wanted = _tensors(before), _tensors(after)
     arrays, newer = arrays_of(before / WEIGHTS, "r"), arrays_of(after / WEIGHTS, "r")
     numbers = {name: _changed_rows(arrays[name], newer[name]) for name in wanted

@@ -6,9 +6,9 @@ from typing import Literal, cast
 
 from recsmith.data.columns.rows import RawRowReader
 from recsmith.errors import UsageError
-from recsmith.files import Raw, Source, dump_json, read_json, source_text, write_text
+from recsmith.files import Raw, Source, read_json, source_text
 from recsmith.files.writable import whole_folder
-from recsmith.training.job.card import CARD, ONNX_FILE, StoredTables, read_card, trained_model
+from recsmith.training.job.card import CARD, ONNX_FILE, StoredTables, read_card, trained_model, write_card
 
 
 def export_model(
@@ -49,6 +49,7 @@ def export_model(
         with whole_folder(target) as partial:
             export_onnx(load_model(model), partial / ONNX_FILE)
             shutil.copytree(model, partial, dirs_exist_ok=True, ignore=beside)
+            write_card(partial, cast(Raw, read_json(str(partial / CARD))))
         return names
 
     from recsmith.training.results.quantised_tables import check_quantised, write_quantised
@@ -58,5 +59,5 @@ def export_model(
         shutil.copytree(model, partial, dirs_exist_ok=True, ignore=beside)
         write_quantised(model, partial, "fp16" if tables == "fp16" else "int8")
         raw = cast(Raw, read_json(str(partial / CARD)))
-        write_text(str(partial / CARD), dump_json({**raw, "tables": tables}))
+        write_card(partial, {**raw, "tables": tables})
     return names
