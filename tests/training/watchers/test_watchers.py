@@ -1,6 +1,7 @@
 """Watchers: each keeps the contract; what one rank asks for, all do at the same step, and say why."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.testing.watchers import WatcherContract, seen
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.job.agreement import Wish
+from recsmith.training.launch.dry_run import described
 from recsmith.training.watchers import Watchers, watcher_of
 from recsmith.training.watchers.capture import CaptureWatcher
 from recsmith.training.watchers.functions import FunctionWatcher
@@ -134,6 +136,17 @@ class Asks(Watcher):
         self.refreshed = raw["refreshed"]
 
 
+class Fails(Watcher):
+    """Refuses all that was trained, at the end."""
+
+    def look(self, seen: Seen) -> None:
+        """Look at nothing before."""
+
+    def look_at_end(self, seen: Seen) -> Wish:
+        """Refuse it."""
+        return Wish("fail", "no")
+
+
 def a_run(output: Path, *watchers: Any, **fields: Any) -> Run:
     features = [{"name": name, "num_embeddings": size} for name, size in (("a", 100), ("b", 503))]
     data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 20_000}
@@ -176,6 +189,23 @@ def test_what_one_rank_asks_for_all_ranks_do_at_the_same_step(tmp_path: Path, mo
     plain = [(each["step"], each["logloss"]) for each in events(tmp_path / "plain", "train")]
     assert [step for step, _ in steps] == list(range(1, len(steps) + 1))  # each once, those after the step gone back to
     assert [loss for _, loss in steps[:48]] == pytest.approx([loss for _, loss in plain], rel=1e-6)
+
+
+def test_a_watcher_that_fails_at_the_end_makes_no_model_nor_does_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    run = a_run(tmp_path / "out", {"name": f"{HERE}:Fails"}, checkpoint=Checkpointing(every=4), steps=6, ranks=1)
+    for each in (run, longer := replace(run, steps=8)):  # the last checkpoint is after step 4; after step 8, its last
+        with pytest.raises(RecSmithError, match=r"\Ano\Z"):
+            train(each)
+        if each is run:
+            said = "\n".join(described(run).notes)
+            assert "a watcher ended the job before after step 6 (fail): no; what is saved has learned" in said
+    with pytest.raises(UsageError, match=r"after step 8 \(fail\): no; no model is made of that; once the"):
+        train(longer)
+    assert not (tmp_path / "out/model").exists()
+    assert train(replace(longer, watchers=()))["complete"]
 
 
 def test_training_stops_well_where_a_watcher_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,10 @@ A start asks, and a dry run asks the same.
 
 from pathlib import Path
 
+from recsmith.errors import UsageError
+from recsmith.jobs.log_lines import LOG, logged
 from recsmith.plans import Plan
+from recsmith.training.job.agreement import FAILURES
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, newest_in
@@ -21,9 +24,27 @@ def newest_of(run: Run) -> Saved | None:
     return newest_in(Path(run.output) / CHECKPOINTS) if run.checkpoint else None
 
 
+def after_failure(run: Run, saved: Saved) -> list[str]:
+    """A line on the watcher that ended the job before with an error, where the checkpoint is not of after that.
+
+    Raises:
+        UsageError: it looked at all that was trained, so that a model would be made of that now.
+    """
+    file, step = Path(run.output) / LOG, saved.progress["step"]
+    last = next(reversed(logged(file, "watcher")), {}) if file.exists() else {}
+    if last.get("what") not in FAILURES or last["step"] < step:
+        return []
+    told = f"a watcher ended the job before after step {last['step']:,} ({last['what']}): {last['because']}"
+    cure = f"once the data is mended, train it with an empty output: remove '{run.output}', or give another one"
+    if last["step"] == step and run.watched == saved.run.watched:
+        raise UsageError(f"{told}; no model is made of that; {cure}")
+    return [f"{told}; what is saved has learned from the data before that step; {cure}"]
+
+
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:
     """Refuse plan, data or their order, and what systems refuse, unlike those of the checkpoint to go on from."""
     run, progress = parts.run, saved.progress
+    after_failure(run, saved)
     for system in systems():
         system.check_goes_on(saved.run, run)
     check_loadable(saved.plan, plan)

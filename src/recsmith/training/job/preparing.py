@@ -19,7 +19,7 @@ from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
 from recsmith.prediction.speeds import Shapes
 from recsmith.scoring.ranking import grouping
-from recsmith.training.job.going_on import check_goes_on, check_job
+from recsmith.training.job.going_on import after_failure, check_goes_on, check_job
 from recsmith.training.job.log import starting_lines
 from recsmith.training.job.losses import ONE_CANDIDATE
 from recsmith.training.job.models import Unsharded, unsharded
@@ -77,6 +77,7 @@ class PreparedRun:
         return [
             *self.parts.source.notes(sizes, self.ranks, position),
             *(self.saved.told(self.run, self.ranks) if self.saved else []),
+            *(after_failure(self.run, self.saved) if self.saved else []),
             *(line for each in systems() for line in each.steps_notes(self.run, self.parts.source, self.ranks)),
         ]
 

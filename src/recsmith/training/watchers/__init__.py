@@ -41,6 +41,7 @@ class Watchers:
         self.wishes: dict[str, Any] = {}  # the first Wish of each kind
         self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
         self._deaf = set[str]()  # names of those that hear no more lines
+        self._last: Any = None  # the newest step that was looked at
         self.times: Any = None  # RankTimes of the job that is trained, where its ranks are timed
 
     def watch(self, job: Any) -> None:
@@ -83,12 +84,17 @@ class Watchers:
         Raises:
             RecSmithError: a watcher raised something, or returned what is no Wish; its name is told.
         """
-        begun = time.perf_counter()
+        begun, self._last = time.perf_counter(), seen
         for name, watcher in self.named.items():
             if seen.step % watcher.every == 0:
                 self._heard(name, watcher.look, seen, f"at step {seen.step}")
         if self.times is not None:
             self.times.step(seen.waited_s, time.perf_counter() - begun)
+
+    def look_at_end(self, job: Any) -> None:
+        """Let each that wants look at the last step of a job once more; raises as `look` does."""
+        if self._last is not None and self._last.job is job:
+            self._heard_by_all("look_at_end", self._last, f"at the end, step {self._last.step}")
 
     def look_at_scores(self, seen: Any) -> None:
         """Let each that wants look at an evaluation (SeenScores), and keep what it asks for; raises as `look` does."""

@@ -77,6 +77,10 @@ class Watcher(Protocol):
         """Look at a step whose number is a multiple of `every`."""
         ...
 
+    def look_at_end(self, seen: Seen) -> Wish | None:
+        """The last step was trained, which is given once more, and nothing is scored or exported yet; on every rank."""
+        return None
+
     def look_at_scores(self, seen: SeenScores) -> Wish | None:
         """Look at an evaluation while the job trains; called on every rank, which may do something together."""
         return None

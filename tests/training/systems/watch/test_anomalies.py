@@ -14,18 +14,21 @@ pytest.importorskip("torchrec")
 pytest.importorskip("river")
 pytest.importorskip("datasketches")
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from training.test_jobs import from_step
 
-from recsmith.data import DataFeature, DataSchema
+from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.errors import UsageError
 from recsmith.streaming.column_levels import LEVELS
 from recsmith.streaming.sketch_files import read_sketches
 from recsmith.testing import watchers as contract
 from recsmith.testing.watchers import WatcherContract
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training.batches import Place
 from recsmith.training.launch.launching import dry_run
+from recsmith.training.steps.protocol import StepOutcome
 from recsmith.training.systems.watch.anomalies import AnomalyWatcher
 from recsmith.training.watchers.protocol import Seen
 
@@ -170,6 +173,27 @@ class TestAnomalies(WatcherContract):
         strange.look(contract.seen(1, tmp_path))
         assert self.said[2] == "watch: begins anew: its state is of other features"
 
+    def test_the_end_of_a_short_day_is_judged_and_a_good_one_is_calm(self, tmp_path: Path) -> None:
+        chance, yesterday = np.random.default_rng(0), AnomalyWatcher(sketch_every=0)
+
+        def judged(watcher: AnomalyWatcher, steps: int, *, lost: bool = False) -> Any:
+            for step in range(1, steps + 1):
+                watcher.look(of_64(contract.seen(step, tmp_path), chance, lost=lost))
+            return watcher.look_at_end(of_64(contract.seen(steps, tmp_path), chance, lost=lost))
+
+        def today() -> AnomalyWatcher:
+            made = AnomalyWatcher(sketch_every=0, actions={"label_rate": "fail"})
+            made.begin_after(raw, "yesterday")
+            return made
+
+        judged(yesterday, 240)
+        raw: Any = yesterday.to_raw()
+        assert [judged(today(), steps) for steps in range(5, 41)] == [None] * 36
+        assert not [text for text in self.said if "ALARM" in text]
+        for steps in (10, 13, 16):
+            wish = judged(today(), steps, lost=True)
+            assert (wish.what, wish.because[:24]) == ("fail", "label 'label' is 0 on av")
+
     def test_a_job_that_is_too_short_hears_so(self, tmp_path: Path) -> None:
         job: Any = contract.seen(2, tmp_path).job
         job.total_steps = 16
@@ -188,6 +212,16 @@ class TestAnomalies(WatcherContract):
                     read_sketches(folder)
             else:
                 assert read_sketches(folder)[0] == kept  # of 6 steps, the whole period of 4
+
+
+def of_64(seen: Seen, chance: np.random.Generator, *, lost: bool) -> Seen:
+    """A step of 64 samples, whose labels may be lost."""
+    labels = (chance.random((64, 1)) < (0 if lost else 0.4)).astype(np.float32)
+    ids = JaggedIds(values=chance.integers(0, 5, 64), lengths=np.ones(64, np.int32))
+    batch = Batch(dense=chance.normal(size=(64, 1)).astype(np.float32), ids={"f": ids}, labels=labels,
+                  label_names=("label",), sample_ids=64 * seen.step + np.arange(64))  # fmt: skip
+    outcome = StepOutcome(torch.tensor(0.5), torch.zeros(64, 1), torch.from_numpy(labels), (Place(batch, 64),))
+    return replace(seen, outcome=outcome)
 
 
 def with_a_job(seen: Any, said: list[str]) -> Any:

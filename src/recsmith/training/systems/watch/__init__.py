@@ -1,8 +1,8 @@
 """What goes wrong in a job is told while it trains: `watch` of a run (docs/watch.md).
 
 settings.py is what a run says, cost.py what that takes of a step; looking.py what a rank sees of its step, anomalies.py
-the watcher, plan_watch.py whether another plan pays; alarm_log.py reads what was told. Sketches of ids are files of
-streaming/sketch_files.py.
+the watcher, rows_in_time.py whether rows will be enough, plan_watch.py whether another plan pays; alarm_log.py reads
+what was told. Sketches of ids are files of streaming/sketch_files.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

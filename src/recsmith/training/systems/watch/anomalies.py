@@ -17,7 +17,6 @@ from recsmith.streaming.job_signals import KINDS, ROWS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
 from recsmith.streaming.repeats import MOST, SeenSamples
 from recsmith.streaming.sketch_files import SketchFiles
-from recsmith.streaming.table_growth import TableGrowth
 from recsmith.training.job.job import TrainingJob, log_wish
 from recsmith.training.systems.watch.alarm_log import ALARM, SIGNALS
 from recsmith.training.systems.watch.looking import (
@@ -26,14 +25,13 @@ from recsmith.training.systems.watch.looking import (
     choose_full,
     columns_of,
     counts_of_all,
-    evicted_shares,
     gathered,
-    growth_of,
     layout_of,
     merged_bits,
     samples_of,
 )
 from recsmith.training.systems.watch.plan_watch import WatchedPlan
+from recsmith.training.systems.watch.rows_in_time import growth_of, too_few_rows
 from recsmith.training.systems.watch.settings import VERSION, Action, WatchSettings, why_anew
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
@@ -70,24 +68,38 @@ class AnomalyWatcher(Watcher):
             self._prepare(seen.job, seen.step)
         self._step = seen.step
         self.view.step(seen)
-        samples: Batch | None = None
         for place in seen.outcome.places:
             samples = expanded(place.samples)
             self.samples.add(samples.sample_ids, (place.state or {}).get("epoch", 0))
             if self.columns.counts(seen.step):
                 self.columns.add(samples)
         wish = self._replanned(seen)
-        if seen.step % self.settings.every == 0 and samples is not None:
-            findings = self._judged()
-            self._send(seen, samples)
-            if self.growth is not None:
-                findings += self._filled(seen, samples, self.growth)
-            for finding in findings:
-                wish = self._tell(seen, finding) or wish
-            self._write(seen)
-        return wish
+        return wish if seen.step % self.settings.every else self._look(seen) or wish
+
+    def look_at_end(self, seen: Seen) -> Wish | None:
+        """Judge what is on its way, and the steps since, which are fewer than those of a look."""
+        wish = None
+        if seen.step % self.settings.every:
+            if not self.columns.counts(seen.step):
+                self.columns.add(expanded(seen.outcome.places[-1].samples))
+            wish = self._look(seen)
+        return self._told(seen, self._judged()) or wish
 
     # --- looks ---------------------------------------------------------------------------------------------------
+
+    def _look(self, seen: Seen) -> Wish | None:
+        """Judge the sums of the look before, and send those of this one."""
+        findings, samples = self._judged(), expanded(seen.outcome.places[-1].samples)
+        self._send(seen, samples)
+        if self.growth is not None:
+            findings += too_few_rows(seen, samples, self.growth, self._period(SKETCH_EVERY))
+        wish = self._told(seen, findings)
+        self._write(seen)
+        return wish
+
+    def _period(self, steps: int = 0) -> int:
+        """Steps that go into one file of sketches, whole looks; so many where none is written."""
+        return -(-(self.settings.sketch_every or steps) // self.settings.every) * self.settings.every
 
     def _prepare(self, job: TrainingJob, step: int) -> None:
         """Begin, or go on with a job that was prepared anew: under another plan, or from a checkpoint."""
@@ -153,22 +165,13 @@ class AnomalyWatcher(Watcher):
         sent = self.sums.take()
         return [] if sent is None else self.signals.look(*sent)
 
-    def _filled(self, seen: Seen, samples: Batch, growth: TableGrowth) -> list[Finding]:
-        """Tables of ids without end whose rows will not be enough: rank 0 looks, and all ranks hear of it."""
-        if self.view.rank == 0:
-            growth.add(seen.step, {name: bags.values for name, bags in samples.ids.items()})
-        if seen.step % _rounded(self.settings.sketch_every or SKETCH_EVERY, self.settings.every):
-            return []
-        asks = growth.asks(seen.step, seen.job.total_steps) if self.view.rank == 0 else []
-        gone = evicted_shares(seen.job)
-        mine = [(each.table, each.because(seen.step, gone.get(each.table))) for each in asks]
-        told = gathered(mine, seen.job.agreement.group)[0]
-        return [Finding(step=seen.step, kind=ROWS, of=of, because=because) for of, because in told]
-
     # --- what is told and done -----------------------------------------------------------------------------------
 
+    def _told(self, seen: Seen, findings: list[Finding]) -> Wish | None:
+        """Log alarms; the wish that is asked for about the newest of them that has one."""
+        return next(filter(None, [self._tell(seen, each) for each in findings][::-1]), None)
+
     def _tell(self, seen: Seen, finding: Finding) -> Wish | None:
-        """Log an alarm; the wish that is asked for about it."""
         job, action = seen.job, self.settings.actions.get(finding.kind)
         if self._acted is not None and seen.step - self._acted < self.settings.cooldown:
             action = None
@@ -208,7 +211,7 @@ class AnomalyWatcher(Watcher):
             hot = {f"hot_set/{name}": each.share for name, each in self.signals.hot.items() if each.chosen}
             seen.job.log.write(SIGNALS, {"step": seen.step, **values, **hot})
             self._written = seen.step
-        if self.sketches is not None and seen.step % _rounded(self.settings.sketch_every, self.settings.every) == 0:
+        if self.sketches is not None and seen.step % self._period() == 0:
             self._warn(self.sketches.write(seen.step))
 
     def close(self, error: BaseException | None) -> None:
@@ -276,8 +279,3 @@ class AnomalyWatcher(Watcher):
 
 def _plan_watch() -> WatchedPlan:
     return WatchedPlan(steps=PLAN_STEPS, skip=PLAN_SKIP, search_s=PLAN_SEARCH_S)
-
-
-def _rounded(steps: int, every: int) -> int:
-    """The smallest multiple of `every` that is not less."""
-    return -(-steps // every) * every

@@ -5,7 +5,6 @@ Sums of all ranks cross while training goes on, and are taken at the next look; 
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from recsmith.streaming.column_sums import ColumnSums
 from recsmith.streaming.hot_sets import HotSet, added_up, packed, unpacked
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.repeats import SeenSamples
-from recsmith.streaming.table_growth import TableGrowth
 from recsmith.training.job.job import TrainingJob
 from recsmith.training.job.rank_times import DenseTimer
 from recsmith.training.losses.settings import number_tasks
@@ -208,27 +206,6 @@ def _collected(hot: Mapping[str, HotSet], group: Any) -> dict[str, list[Any]]:
     mine = {name: [packed(part) for part in each.collected()] for name, each in hot.items()}
     ranks = gathered(mine, group)
     return {name: [tuple(unpacked(text) for text in each[name]) for each in ranks] for name in mine}
-
-
-def growth_of(job: TrainingJob, every: int) -> TableGrowth | None:
-    """What watches the tables of ids without end of a job; None where it has none.
-
-    What is attached to a job may say them: `dynamic_tables(job)` gives how ids get the rows of each, by its name.
-    """
-    rules = _said(job, "dynamic_tables")
-    tables = [replace(each, dynamic=rules[each.name]) for each in job.plan.workload.tables if each.name in rules]
-    return TableGrowth(tables, every, dist.get_world_size()) if tables else None
-
-
-def evicted_shares(job: TrainingJob) -> dict[str, float]:
-    """The share of a table's lookups that took the row of another id, by table, of all ranks; asked on all of them."""
-    return _said(job, "evicted_shares")
-
-
-def _said(job: TrainingJob, question: str) -> dict[str, Any]:
-    """What the parts that systems have in a job answer, of those that know the question, by table."""
-    known: list[Any] = [each for each in job.attached.values() if hasattr(each, question)]
-    return {name: answer for each in known for name, answer in getattr(each, question)(job).items()}
 
 
 def samples_of(raw: list[Raw], rank: int, ranks: int, most: int) -> SeenSamples:
