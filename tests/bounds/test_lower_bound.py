@@ -31,8 +31,8 @@ from support.cases import (
 from recsmith.bounds import first_bound, lower_bound, prove
 from recsmith.bounds.first import always
 from recsmith.bounds.lower_bound import certified_search
-from recsmith.bounds.tightening import MANY_REACH, TRIAL, raised
-from recsmith.bounds.work import MANY_WORK, has_selections, may_gain
+from recsmith.bounds.tightening import FAR_REACH, MANY_REACH, REACH, TRIAL, raised, reach_of
+from recsmith.bounds.work import MANY_WORK, MOST_TIMES, has_selections, may_gain, phase_work
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, NoPlanFound
@@ -250,6 +250,14 @@ def test_what_many_tables_select_is_told_on_many_devices_and_what_some_select_on
         for work, on in ((many, "h100:8x16"), (many, "h100:8x17"), (some, "h100:8"))
     ]
     assert found == [False, True, True]
+
+
+def test_bounds_of_many_devices_have_more_work_and_of_many_tables_look_further() -> None:
+    many, some = (workload(*(table(f"t{i}", 10 + i, 4) for i in range(count))) for count in (501, 500))
+    problems = [build_problem(many, load_cluster(on)) for on in ("h100:8x31", "h100:8x32", "h100:8x512")]
+    assert [phase_work(each, has_mix=True) // MANY_WORK for each in problems] == [1, 2, MOST_TIMES]
+    assert [reach_of(each) for each in problems] == [MANY_REACH, FAR_REACH, FAR_REACH]
+    assert reach_of(build_problem(some, load_cluster("h100:8x32"))) == REACH
 
 
 @dataclass

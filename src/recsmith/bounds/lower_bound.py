@@ -16,8 +16,6 @@ from recsmith.bounds.host_branching import HostBranching, host_branching
 from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.tightening import (
-    MANY_REACH,
-    REACH,
     WORK_AT_ONCE,
     filled,
     heaviest_table,
@@ -28,6 +26,7 @@ from recsmith.bounds.tightening import (
     phase_branching,
     quick_search,
     raised,
+    reach_of,
     solve,
     tightened,
     told_apart,
@@ -184,4 +183,4 @@ def printed_reach(evaluator: Evaluator, total_s: float) -> float | None:
     value = first_bound(evaluator).bound.value_s
     if value is None or not may_gain(evaluator) or heaviest_table(evaluator) is not None:
         return None
-    return max((MANY_REACH if has_many_tables(evaluator.problem) else REACH) * value, total_s)
+    return max(reach_of(evaluator.problem) * value, total_s)

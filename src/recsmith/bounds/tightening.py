@@ -30,12 +30,15 @@ from recsmith.bounds.work import (
     host_work,
     is_large,
     phase_work,
+    times_many_devices,
 )
 from recsmith.costs.protocol import Evaluator
+from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
 NEAR_REACH = 1.2  # the same where prices by levels spread a launch over what a rank holds in that time
 MANY_REACH = 1.1  # the same where tables are many: gaps are small, and there is no work for the ranges of larger ones
+FAR_REACH = 1.3  # the same where devices are many, too, and with them the work: gaps are wide
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
 # last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
@@ -62,7 +65,7 @@ def tightened(
     if heavy is not None:
         value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
-        below = (MANY_REACH if many else REACH) * value
+        below = reach_of(problem) * value
         enough = min(below, NEAR_REACH * value) if near else below
         searches = [quick_search(evaluator, below, price, mix) for mix in mixes]
         searches += levelled_search(evaluator, enough, price)
@@ -77,6 +80,13 @@ def tightened(
             hosts = told_apart(evaluator, searches, host_work(problem) // shares, enough, keep_on)
             value = max(value, min(max(filling.bound, hosts.bound), enough))
     return value, selections
+
+
+def reach_of(problem: Problem) -> float:
+    """Times the bound: up to which step time the search over the seconds of the phases looks at first."""
+    if not has_many_tables(problem):
+        return REACH
+    return FAR_REACH if times_many_devices(problem) > 1 else MANY_REACH
 
 
 def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> HeavyTableBound | None:

@@ -9,6 +9,7 @@ from recsmith.problems import Problem
 
 MANY_TABLES = 500  # of a problem, those alike counted once, beyond which the second bound is sought with less work
 MANY_DEVICES = 128  # beyond which plans of many tables gain from what tables select where the bound is lowest
+MOST_TIMES = 8  # times the work below for so many times MANY_DEVICES: bounds gain more there, and searches take longer
 MOST_TABLES = 4_000  # beyond which it is not: half of its work, and half a second of preparing, would be the first node
 MOST_ALIKE = 4_000  # tables of which those alike count once
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
@@ -56,6 +57,11 @@ def is_large(problem: Problem) -> bool:
     return tables > SOME_TABLES or (tables > FEW_TABLES and tables * problem.cluster.world_size > MOST_CELLS)
 
 
+def times_many_devices(problem: Problem) -> int:
+    """How many times MANY_DEVICES there are, from 1 to MOST_TIMES."""
+    return max(1, min(MOST_TIMES, problem.cluster.world_size // MANY_DEVICES))
+
+
 def different_tables(problem: Problem) -> int:
     """How many tables ask for something else than every table before them."""
     demand = problem.demand
@@ -74,7 +80,8 @@ def affordable(work: int) -> int:
 def phase_work(problem: Problem, *, has_mix: bool) -> int:
     """Numbers that the search over the seconds of the phases works on; of large problems, only where it has a mix."""
     if is_large(problem):
-        return affordable((MANY_WORK if has_many_tables(problem) else LARGE_WORK) if has_mix else 0)
+        work = (MANY_WORK if has_many_tables(problem) else LARGE_WORK) * times_many_devices(problem)
+        return affordable(work if has_mix else 0)
     tables = len(problem.tables)
     return affordable(EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3))
 
