@@ -298,12 +298,13 @@ def test_outputs_that_must_not_be_written(checkpoint: Path):
     out = checkpoint.parent / "out"
     for target, words in (
         (checkpoint, "it exists"),
-        (out / "no", "does not exist"),
+        (Path(__file__) / "no", "Not a directory"),
         (checkpoint / "in", "lies inside"),
     ):
         with pytest.raises(UsageError, match=words):
             reshard(checkpoint, whole(), NEW, target)
     assert not out.exists()
+    out = out / "made" / "too"
     reshard(checkpoint, whole(), NEW, out)
     before = files(out)
     with pytest.raises(UsageError, match="it exists; give the path of a new folder"):
@@ -413,5 +414,6 @@ def test_a_disk_that_fills_up_leaves_no_output_and_keeps_what_is_done(checkpoint
     assert in_child(limited) == 77
     assert "make room and run the same command again" in said.read_text()
     assert not out.exists()
+    out = out / "made" / "too"
     reshard(checkpoint, whole(), NEW, out)
     assert hashes(out) == hashes(checkpoint)

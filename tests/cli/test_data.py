@@ -36,13 +36,14 @@ def test_inspect_shows_features_and_the_best_that_can_be_reached(run: Run, spec:
 
 @pytest.mark.parametrize("words", [(), ("--form", "criteo"), ("--form", "criteo", "--gzip")])
 def test_generated_files_are_checked_and_inspected(run: Run, spec: Path, tmp_path: Path, words: tuple[str, ...]):
-    done = run("data", "generate", spec, "-o", tmp_path / "data", *words)
-    assert (done.code, done.err) == (0, f"recsmith: note: 6,000 samples written to {tmp_path / 'data'}\n")
-    assert "samples  6,000, all of them read" in run("data", "check", tmp_path / "data").out
-    assert json.loads(run("data", "check", tmp_path / "data", "--format", "json").out)["corrupt"] == 0
-    raw = json.loads(run("data", "inspect", tmp_path / "data", "--format", "json").out)
+    data = tmp_path / "made" / "data"
+    done = run("data", "generate", spec, "-o", data, *words)
+    assert (done.code, done.err) == (0, f"recsmith: note: 6,000 samples written to {data}\n")
+    assert "samples  6,000, all of them read" in run("data", "check", data).out
+    assert json.loads(run("data", "check", data, "--format", "json").out)["corrupt"] == 0
+    raw = json.loads(run("data", "inspect", data, "--format", "json").out)
     assert "optimum" not in raw
-    again = run("data", "generate", spec, "-o", tmp_path / "data", *words)
+    again = run("data", "generate", spec, "-o", data, *words)
     assert (again.code, "something is there; give a new folder" in again.err) == (2, True)
 
 
@@ -64,7 +65,7 @@ def test_wrong_words_are_refused(run: Run, spec: Path, tmp_path: Path):
         (("inspect", tmp_path / "none.yaml"), "cannot read"),
         (("generate", spec, "-o", tmp_path / "a", "--gzip"), "--gzip is for --form criteo"),
         (("generate", tmp_path / "log.tsv", "-o", tmp_path / "a"), "is no spec with `format: generator`"),
-        (("generate", spec, "-o", tmp_path / "a" / "b"), "does not exist; create it first"),
+        (("generate", spec, "-o", spec / "b"), "spec.yaml/b': Not a directory; choose a folder you may"),
     ):
         done = run("data", *words)
         assert done.code == 2
@@ -76,20 +77,21 @@ def test_data_is_converted_clustered_checked_and_counted(run: Run, spec: Path, t
     spec.write_text(spec.read_text() + "sessions: {size: 4, duplication: 0.9}\n")
     done = run("data", "convert", spec, "-o", tmp_path / "a", "--popularity", tmp_path / "jobs.yaml")
     assert (done.code, "6,000 samples in 1 file, 1 row group" in done.err) == (0, True)
-    done = run("data", "cluster", tmp_path / "a", "-o", tmp_path / "b", "--session", "cat_3", "--row-group", "64KiB")
+    b = tmp_path / "made" / "b"
+    done = run("data", "cluster", tmp_path / "a", "-o", b, "--session", "cat_3", "--row-group", "64KiB")
     assert (done.code, "written to" in done.err) == (0, True)
     shown = run("data", "inspect", tmp_path / "a", "--batch-size", 500).out
     assert "1,500 in the samples counted, of 4.0 each, 4.0 of them side by side" in shown
-    assert json.loads(run("data", "inspect", tmp_path / "b", "--format", "json").out)["stored"]["row_groups"] > 10
+    assert json.loads(run("data", "inspect", b, "--format", "json").out)["stored"]["row_groups"] > 10
     out = tmp_path / "workload.json"
     done = run("data", "workload", tmp_path / "a", "--batch-size", 500, "--deduplicate", "-o", out)
     assert "26 tables, 26 of them of deduplicated features, written to" in done.err
     assert run("plan", out, "--cluster", "h100:2").code == 0
-    path = tmp_path / "b" / "part-00000.parquet"
+    path = b / "part-00000.parquet"
     path.write_bytes(path.read_bytes()[:-9])
-    done = run("data", "check", tmp_path / "b")
+    done = run("data", "check", b)
     assert (done.code, done.says("cut off or damaged")) == (2, True)
-    raw = json.loads(run("data", "check", tmp_path / "b", "--format", "json").out)
+    raw = json.loads(run("data", "check", b, "--format", "json").out)
     assert [each["fault"] for each in raw["faults"]][1].endswith("in the manifest")
 
 

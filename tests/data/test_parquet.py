@@ -258,7 +258,7 @@ def test_a_failed_write_leaves_nothing_and_a_full_folder_is_refused(tmp_path: Pa
     dataset = open_dataset(SPEC)
     with monkeypatch.context() as patch:
         patch.setattr("recsmith.data.write.write_parquet", full)
-        with pytest.raises(Exception, match="No space left on device; nothing is left of it"):
+        with pytest.raises(Exception, match="No space left on device; make room, or give another output"):
             write_dataset(dataset, tmp_path / "data")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "data").mkdir()

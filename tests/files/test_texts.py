@@ -17,6 +17,7 @@ from support.values import raw_workload
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import check_target, in_order, read_text, texts, write_text
+from recsmith.files.writable import check_writable
 from recsmith.workloads import load_workload
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -196,14 +197,17 @@ def test_a_folder_must_exist(tmp_path: Path):
 
 def test_a_folder_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
+        raise OSError(30, "Read-only file system")
 
+    (tmp_path / "kept").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    with pytest.raises(UsageError, match="permission denied; choose a folder you may write to"):
-        check_target(str(tmp_path / "plan"))
-    with pytest.raises(UsageError, match="Permission denied; choose a folder you may write to"):
-        write_text(str(tmp_path / "plan"), "new")
+    with pytest.raises(UsageError, match="kept': Permission denied; choose a folder you may write to"):
+        check_target(str(tmp_path / "kept"))
+    for make in ("mkstemp", "TemporaryFile"):
+        monkeypatch.setattr(tempfile, make, refuse)
+    for write in (check_target, check_writable, lambda path: write_text(path, "new")):
+        with pytest.raises(UsageError, match=r"\Acannot write '.*/plan': Read-only file system; choose a folder"):
+            write(str(tmp_path / "plan"))
 
 
 @pytest.mark.parametrize("target", [None, "-"])

@@ -1,9 +1,7 @@
 """Makes the vocabularies of data: the values of all features that have one are counted in one pass over the files."""
 
 import shutil
-import tempfile
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,8 @@ from recsmith.data.vocabularies.settings import VocabularySpec, vocabulary_spec
 from recsmith.data.vocabularies.vocabulary import Vocabulary, as_values, is_vocabulary
 from recsmith.data.vocabularies.writing import VocabularyFigures, write_vocabulary
 from recsmith.data.write import check_folder
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files.writable import whole_folder
 
 ENDING = ".arrow"
 MEMORY = 2**30  # bytes that counting takes; trade-off: with less there are more runs to merge
@@ -51,7 +50,7 @@ def make_vocabularies(
         raise UsageError("no feature of the data has a vocabulary; give those of text or raw ids one, such as "
                          "{name: genres, vocabulary: vocabularies/genres.arrow}")  # fmt: skip
     bases = {} if extend is None else {each.stem: Vocabulary(VocabularySpec(path=str(each))) for each in _files(extend)}
-    with _new_folder(folder) as partial:
+    with whole_folder(folder) as partial:
         counters = _Counters(partial, memory // len(names), names)
         for name, base in bases.items():
             if name in names:
@@ -74,6 +73,7 @@ def make_vocabularies(
             )
             for name, counter in counters.made()
         ]  # fmt: skip
+        counters.forget()
     return [replace(each, file=str(folder / Path(each.file).name)) for each in made]
 
 
@@ -121,6 +121,11 @@ class _Counters:
         if empty is not None:
             raise UsageError(f"the data holds no value for vocabulary '{empty}'; look at its column, or leave it out")
         return [(name, self._made[name]) for name in self.names]
+
+    def forget(self) -> None:
+        """Remove what was counted on the way."""
+        for each in self.folder.glob("_runs-*"):
+            shutil.rmtree(each)
 
     def _of(self, name: str, is_text: bool) -> ValueCounter:
         folder, arrow = self.folder / f"_runs-{name}", pyarrow()
@@ -177,23 +182,3 @@ def _check_whole(vocabulary: Vocabulary) -> None:
             f"'{vocabulary.path}' was written without its rare values, so their counts are lost; count each part of "
             "the data without --least and --rows, and give these when the parts are added up"
         )
-
-
-@contextmanager
-def _new_folder(folder: Path) -> Generator[Path]:
-    """A folder beside another one that takes its name at the end; nothing is left where something goes wrong."""
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.absolute().parent))
-    try:
-        yield partial
-        for each in partial.glob("_runs-*"):
-            shutil.rmtree(each)
-        if folder.exists():
-            folder.rmdir()
-        partial.rename(folder)
-        folder.chmod(0o755)
-    except OSError as error:
-        raise RecSmithError(
-            f"cannot write '{folder}': {error.strerror or error}; make room, or give another folder"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

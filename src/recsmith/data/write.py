@@ -1,8 +1,6 @@
 """Writes datasets as files: Parquet with one column a feature, or lines as Criteo published them."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,7 +9,8 @@ from recsmith.data.batch import Batch, concatenated
 from recsmith.data.criteo.lines import refuse_other_than_criteo, write_lines
 from recsmith.data.dataset import Dataset
 from recsmith.data.parquet.write import refuse_other_than_parquet, write_parquet
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import UsageError
+from recsmith.files.writable import check_writable, whole_folder
 
 FILE_SAMPLES = 2**20  # of a file, about
 GROUP_SAMPLES = 2**15  # of a row group, about: what a reader keeps a few of
@@ -41,29 +40,20 @@ def write_dataset(
     check_folder(folder)
     schema = dataset.schema
     (refuse_other_than_criteo if form == "criteo" else refuse_other_than_parquet)(schema)
-    try:
-        with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=f".{folder.name}.") as temporary:
-            inside = Path(temporary) / "data"
-            inside.mkdir()
-            for number, groups in itertools.groupby(_groups(dataset, on_progress), key=lambda group: group[0]):
-                samples = (each for _, each in groups)
-                if form == "criteo":
-                    write_lines(samples, inside / (f"day_{number}.gz" if packed else f"day_{number}"))
-                else:
-                    write_parquet(samples, schema, inside / f"part-{number:05d}.parquet", session_size)
-            if folder.exists():
-                folder.rmdir()
-            shutil.move(inside, folder)
-    except OSError as error:
-        raise RecSmithError(f"cannot write '{folder}': {error.strerror or error}; nothing is left of it") from None
+    with whole_folder(folder) as inside:
+        for number, groups in itertools.groupby(_groups(dataset, on_progress), key=lambda group: group[0]):
+            samples = (each for _, each in groups)
+            if form == "criteo":
+                write_lines(samples, inside / (f"day_{number}.gz" if packed else f"day_{number}"))
+            else:
+                write_parquet(samples, schema, inside / f"part-{number:05d}.parquet", session_size)
 
 
 def check_folder(folder: Path) -> None:
     """Refuse an output folder that holds something, or cannot be made."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"cannot write '{folder}': something is there; give a new folder, or remove it first")
-    if not folder.absolute().parent.is_dir():
-        raise UsageError(f"cannot write '{folder}': folder '{folder.parent}' does not exist; create it first")
+    check_writable(folder)
 
 
 def _groups(dataset: Dataset, on_progress: Progress) -> Iterator[tuple[int, Batch]]:

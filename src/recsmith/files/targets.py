@@ -1,14 +1,16 @@
 """Output files, checked before any work is done for them: never an input, and no file of another kind unless forced."""
 
+import errno
 import fcntl
 import os
 import re
+import tempfile
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from recsmith.errors import UsageError
-from recsmith.files.texts import HERE, STDIN, AnyPath, is_address, is_stream, path_of
+from recsmith.files.texts import HERE, STDIN, AnyPath, is_address, is_stream, path_of, refuse_target
 
 HEAD = 2**16  # bytes of an existing file in which its kind shows: comments may stand before the first key
 MODEL = "neural:"  # before the path of a learned cost model
@@ -57,7 +59,7 @@ def locked_folder(path: Path) -> Generator[None]:
         path.mkdir(parents=True, exist_ok=True)
         folder = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise UsageError(f"cannot write to '{path}': {error.strerror}; choose a folder you may write to") from None
+        refuse_target(str(path), error)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -86,8 +88,13 @@ def _check_place(target: str, path: Path) -> None:
         raise UsageError(f"cannot write '{target}': it is a folder; give the path of a file")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write '{target}': folder '{path.parent}' does not exist; create it first")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise UsageError(f"cannot write '{target}': permission denied; choose a folder you may write to")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        refuse_target(target, error)
 
 
 def _check_object(target: str, path: AnyPath, inputs: Iterable[str | None], kind: bytes, force: bool) -> None:

@@ -228,7 +228,7 @@ def _replace(target: str, path: Path, data: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        _refuse_target(target, error)
+        refuse_target(target, error)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -266,8 +266,9 @@ def _umask() -> int:
     return mask
 
 
-def _refuse_target(target: str, error: OSError) -> NoReturn:
-    raise UsageError(f"cannot write '{target}': {error.strerror}; choose a folder you may write to") from None
+def refuse_target(target: str, error: OSError) -> NoReturn:
+    """UsageError of a target that the system refuses."""
+    raise UsageError(f"cannot write '{target}': {error.strerror or error}; choose a folder you may write to") from None
 
 
 def _write_failure(target: str, error: OSError) -> RecSmithError:

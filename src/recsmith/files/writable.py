@@ -8,23 +8,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.files.texts import shown_address
+from recsmith.files.texts import refuse_target, shown_address
 
 ADDRESS = "://"
 
 
-def check_writable(folder: str | os.PathLike[str], what: str, cure: str) -> None:
+def check_writable(folder: str | os.PathLike[str], what: str = "", cure: str = "give another output") -> None:
     """UsageError where a folder cannot be made or written to. A file without a name is tried; nothing is left.
 
-    what: the key of the folder, for the error. cure: what to do.
+    what: the key of a run that names the folder, and not the command line. cure: what to do.
     """
     name = os.fspath(folder)
     if ADDRESS in name:
-        raise UsageError(f"{what} '{shown_address(name)}' is an address, and what is written goes to a folder; {cure}")
+        named = f"{what or 'the output'} '{shown_address(name)}'"
+        raise UsageError(f"{named} is an address, and what is written goes to a folder; {cure}")
     try:
         with tempfile.TemporaryFile(dir=_nearest(Path(name).absolute())):
             pass
     except OSError as error:
+        if not what:
+            refuse_target(name, error)
         raise UsageError(f"{what} '{name}' cannot be written: {error.strerror or error}; {cure}") from None
 
 
@@ -35,7 +38,7 @@ def whole_folder(target: Path) -> Generator[Path]:
     Raises:
         RecSmithError: the disk is full, or refuses. What was at the target is still there.
     """
-    partial, old = (target.with_name(f"{target.name}{ending}") for ending in (".partial", ".old"))
+    partial, old = (target.absolute().with_name(f"{target.name}{ending}") for ending in (".partial", ".old"))
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -47,7 +50,7 @@ def whole_folder(target: Path) -> Generator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise RecSmithError(
-            f"'{target}' cannot be written: {error.strerror or error}; make room, or give another output"
+            f"cannot write '{target}': {error.strerror or error}; make room, or give another output"
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -78,14 +78,14 @@ def test_counts_are_the_same_in_any_memory_and_in_any_parts(monkeypatch: pytest.
         write(f"p{part}", genres=texts[own], user=drawn[own].tolist(), clicked=[0] * 10_000)
         make_vocabularies([f"p{part}.yaml"], Path(f"v{part}"))
     monkeypatch.setattr("recsmith.data.vocabularies.writing.PART", 500)
-    make_vocabularies([f"p{part}.yaml" for part in range(3)], Path("small"), memory=2**20)
+    make_vocabularies([f"p{part}.yaml" for part in range(3)], Path("made/small"), memory=2**20)
     make_vocabularies(["v2", "v0", "v1"], Path("summed"))
     for name, values in (("genres", texts), ("user", drawn.tolist())):
-        small = pyarrow.ipc.open_file(f"small/{name}.arrow").read_all()
+        small = pyarrow.ipc.open_file(f"made/small/{name}.arrow").read_all()
         assert small.num_rows > 500, "there are several parts"
         assert dict(zip(small["value"].to_pylist(), small["count"].to_pylist(), strict=True)) == Counter(values)
         assert small.equals(pyarrow.ipc.open_file(f"summed/{name}.arrow").read_all())
-        rows = rows_of(f"small/{name}.arrow")
+        rows = rows_of(f"made/small/{name}.arrow")
         assert sorted(rows.values()) == list(range(1, len(rows) + 1))
         counts = Counter(values)
         by_row = sorted(rows, key=lambda value: rows[value])

@@ -144,6 +144,9 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(days: list[Path], tmp_p
     del values  # so that the file has it
     with pytest.raises(CorruptFile, match="is damaged: it makes a model with digest"):
         apply_deltas(days[0], [first], tmp_path / "made")
+    (first / CHANGED).write_bytes((first / CHANGED).read_bytes()[:-9])
+    with pytest.raises(CorruptFile, match=r"is not a sound safetensors file: .*; make the delta again"):
+        apply_deltas(days[0], [first], tmp_path / "made")
     raw = json.loads((second / TOLD).read_text())
     (second / TOLD).write_text(json.dumps({**raw, "files": {"../card.json": False}}))
     with pytest.raises(CorruptFile, match=r"names a file '\.\./card\.json' outside of the model"):

@@ -15,6 +15,7 @@ from recsmith.adapters.reshard.moves import Init, NewEntry, bytes_of, plan_moves
 from recsmith.adapters.reshard.partial import Partial, free_bytes, lock, sync
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import source_text
+from recsmith.files.writable import check_writable
 from recsmith.plans import Plan, load_plan
 from recsmith.units import format_size
 
@@ -69,10 +70,9 @@ def _check_output(source: Path, target: Path) -> None:
     """Refuse an output that exists, or that would lie where it must not."""
     if target.exists() or target.is_symlink():
         raise UsageError(f"cannot write '{target}': it exists; give the path of a new folder")
-    if not target.parent.is_dir():
-        raise UsageError(f"cannot write '{target}': folder '{target.parent}' does not exist; create it first")
     if source.resolve() in target.resolve().parents:
         raise UsageError(f"cannot write '{target}': it lies inside the checkpoint; give a folder beside it")
+    check_writable(target)
 
 
 def _check_strict(changes: list[TableChange], strict: bool) -> None:
@@ -93,6 +93,7 @@ def _write(
     partial = Partial(target.with_name(target.name + PARTIAL), of)
     fresh = not partial.folder.exists()
     total = sum(stored_bytes(item, entry.dtype) for entry in entries for item in entry.items)
+    target.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
         _check_room(total, 0, target)
     try:

@@ -22,6 +22,7 @@ from recsmith.data.parquet.write import (
 )
 from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules, too_small
 from recsmith.files import did_you_mean, in_order, locked_folder, parse, read_text
+from recsmith.files.writable import check_writable
 
 GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
 FILE_SAMPLES = 2**20  # of a file
@@ -114,12 +115,9 @@ def opened_folder(folder: Path, conversion: Conversion) -> Generator[Conversion]
     Raises:
         UsageError: another process writes to it, it cannot be made, or as `begin` raises.
     """
-    try:
-        folder.mkdir(exist_ok=True)
-    except FileExistsError:
-        raise UsageError(f"cannot write '{folder}': a file is there; give a new folder, or remove it first") from None
-    except OSError as error:
-        raise UsageError(f"cannot write '{folder}': {error.strerror}; give a folder in one that exists") from None
+    if folder.is_file():
+        raise UsageError(f"cannot write '{folder}': a file is there; give a new folder, or remove it first")
+    check_writable(folder)
     with locked_folder(folder):
         yield begin(folder, conversion)[0]
 

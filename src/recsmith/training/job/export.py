@@ -141,14 +141,14 @@ def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[
 
 
 @contextmanager
-def opened_file(file: Path) -> Iterator[Any]:
+def opened_file(file: Path, cure: str = "export the model again") -> Iterator[Any]:
     """A safetensors file, opened; CorruptFile where it is damaged."""
     check_is_file(file)  # a pipe would be waited for
     try:
         with safe_open(file, framework="pt") as opened:
             yield opened
     except (SafetensorError, OSError) as error:
-        raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
+        raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; {cure}") from None
 
 
 def tensors_in(opened: Any) -> dict[str, WholeTensor]:

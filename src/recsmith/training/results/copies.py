@@ -31,7 +31,7 @@ def check_target(target: Path, model: Path, *, force: bool, made: str, what: str
     """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
     if target.resolve() == model.resolve():
         raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
-    check_writable(target, "the output", "give another output")
+    check_writable(target)
     if not target.exists() or force:
         return
     if not (target / CARD).exists() or getattr(read_card(target), made) is None:

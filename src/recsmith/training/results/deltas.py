@@ -248,7 +248,7 @@ def _told(folder: Path) -> Delta:
         raise CorruptFile(f"'{file}' names a file '{odd}' outside of the model; make the delta again")
     if odd := next((each.dtype for each in delta.tensors.values() if each.dtype not in TYPES), None):
         raise CorruptFile(f"'{file}' names element type '{odd}'; known: {', '.join(TYPES)}; make the delta again")
-    with opened_file(folder / CHANGED) as opened:
+    with opened_file(folder / CHANGED, "make the delta again") as opened:
         there = tensors_in(opened)
     if there != _entries(delta.tensors):
         raise CorruptFile(f"'{folder / CHANGED}' holds other tensors than '{file}' names; make the delta again")
@@ -287,7 +287,7 @@ def _check_target(target: Path, holds: str, *, force: bool, kept: Sequence[Path]
     """UsageError where an output is an input, cannot be written, or is there and may not be replaced."""
     if any(target.resolve() == each.resolve() for each in kept):
         raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
-    check_writable(target, "the output", "give another output")
+    check_writable(target)
     if target.exists() and not (force and (target / holds).is_file()):
         add = ", or --force" if (target / holds).is_file() else ""
         raise UsageError(f"'{target}' is there; give another output{add}")

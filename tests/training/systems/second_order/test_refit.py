@@ -298,7 +298,7 @@ def test_what_is_no_success_is_refused(transformed: Path, tmp_path: Path) -> Non
         refit(run, few, output=tmp_path / "new")
     with pytest.raises(UsageError, match=r"--data has 3 samples"):
         refit(run, noise, output=tmp_path / "new", settings=RefitSettings(samples=3))
-    with pytest.raises(UsageError, match=r"the output '/proc/x' cannot be written: .*; give another output"):
+    with pytest.raises(UsageError, match=r"cannot write '/proc/x': .*; choose a folder you may write to"):
         refit(run, noise, output="/proc/x")
     for made in (refit, sparsify):
         with pytest.raises(UsageError, match=r"all 300 samples have clicked 1; give data with both classes"):
