@@ -20,7 +20,7 @@ from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
-from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_rank
+from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_group
 from recsmith.problems.modes import Demand, Modes
 
 OFF = 0.2  # share by which pooling factors are off at most: a convention, not measured
@@ -102,9 +102,8 @@ def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floa
     mode = (placed.mode + modes * np.arange(draws)[:, None]).ravel()
     terms = evaluator.terms(mode, np.tile(placed.width, draws)).reshape(draws, len(placed.mode), -1)
     group = evaluator.group[placed.mode]
-    grouped = np.zeros((len(placed.mode), draws, evaluator.groups, terms.shape[-1]))
-    grouped[np.arange(len(group)), :, group] = terms.swapaxes(0, 1)
-    local = evaluator.head(sum_per_rank(grouped, placed, problem)).sum(axis=2)  # (W, D, G, 4) -> (W, D, 4)
+    sums = sum_per_group(terms.swapaxes(0, 1), group, evaluator.groups, placed, problem)  # (W, G, D, k)
+    local = evaluator.head(sums.swapaxes(1, 2)).sum(axis=2)  # (W, D, G, 4) -> (W, D, 4)
     parts = local + evaluator.shared[np.unique(group)].sum(axis=0)
     return phase_seconds(evaluator, parts).max(axis=1).sum(axis=0)  # (F, W, D) -> (D,)
 

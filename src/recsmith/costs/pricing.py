@@ -13,7 +13,7 @@ from recsmith.costs.protocol import CostModel, Evaluator
 from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.elementary import distinct
 from recsmith.plans import PARTS, DeviceCost, StepCost
-from recsmith.problems import Footprint, Space, build_problem, memory_taken, sum_per_rank
+from recsmith.problems import Footprint, Space, build_problem, memory_taken, sum_per_group
 from recsmith.workloads import Workload
 
 ROOM = 2**45  # bytes of device memory (32 TiB), more than any measured group needs
@@ -27,9 +27,7 @@ def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
 def device_sums(evaluator: Evaluator, footprint: Footprint) -> Floats:
     """Summed terms of each rank and group (W, G, k)."""
     terms = evaluator.terms(footprint.mode, footprint.width)
-    grouped = np.zeros((len(footprint.mode), evaluator.groups, terms.shape[1]))
-    grouped[np.arange(len(footprint.mode)), evaluator.group[footprint.mode]] = terms
-    return sum_per_rank(grouped, footprint, evaluator.problem)
+    return sum_per_group(terms, evaluator.group[footprint.mode], evaluator.groups, footprint, evaluator.problem)
 
 
 def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:

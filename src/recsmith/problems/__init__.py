@@ -17,6 +17,7 @@ from recsmith.problems.footprint import (
     problem_holding,
     problem_of,
     space_holding,
+    sum_per_group,
     sum_per_rank,
 )
 from recsmith.problems.kept import broken_constraint
@@ -30,5 +31,5 @@ __all__ = [
     "Space", "TableRule", "Together", "broken_constraint", "build_problem", "bytes_beneath", "check_solves",
     "constraints_from_raw", "constraints_to_raw", "fits", "footprint_of", "in_space", "load_constraints",
     "memory_taken", "memory_used", "option_pieces", "ordered_footprint", "pins_of", "placements_of",
-    "problem_holding", "problem_of", "space_holding", "sum_per_rank",
+    "problem_holding", "problem_of", "space_holding", "sum_per_group", "sum_per_rank",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 Legend: N placed pieces, W ranks, H hosts, L ranks a host.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -104,15 +105,26 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
 
 def sum_per_rank(values: npt.NDArray[Number], footprint: Footprint, problem: Problem) -> npt.NDArray[Number]:
     """Sum per rank, shape (W, ...), of per-covered-rank values (N, ...): pieces add to every rank that they cover."""
-    cluster, span = problem.cluster, problem.modes.span[footprint.mode]
-    tail = values.shape[1:]
-    ranks = np.zeros((cluster.world_size, *tail), dtype=values.dtype)
-    hosts = np.zeros((cluster.hosts, *tail), dtype=values.dtype)
-    on_rank, on_host = span == Span.RANK, span == Span.HOST
-    np.add.at(ranks, footprint.target[on_rank], values[on_rank])
-    np.add.at(hosts, footprint.target[on_host], values[on_host])
-    ranks += np.repeat(hosts, cluster.local_world_size, axis=0)
-    return ranks + values[span == Span.WORLD].sum(axis=0)
+    return sum_per_group(values, np.zeros(len(values), dtype=np.int64), 1, footprint, problem)[:, 0]
+
+
+def sum_per_group(
+    values: npt.NDArray[Number], group: Ints, groups: int, footprint: Footprint, problem: Problem
+) -> npt.NDArray[Number]:
+    """Sum per rank and group, shape (W, G, ...), of per-covered-rank values (N, ...) of pieces in a group (N,) each."""
+    cluster, span, tail = problem.cluster, problem.modes.span[footprint.mode], values.shape[1:]
+    size = math.prod(tail)
+
+    def sums(of: Span, places: int, place: Ints) -> npt.NDArray[Number]:
+        on, total = span == of, np.zeros(places * groups * size, dtype=values.dtype)
+        cells = (place[on] * groups + group[on])[:, None] * size + np.arange(size)
+        np.add.at(total, cells.ravel(), values[on].ravel())  # many times as quick as with rows of several numbers
+        return total.reshape(places, groups, *tail)
+
+    ranks = sums(Span.RANK, cluster.world_size, footprint.target)
+    hosts = sums(Span.HOST, cluster.hosts, footprint.target)
+    everywhere = sums(Span.WORLD, 1, 0 * footprint.target)
+    return np.add(ranks + np.repeat(hosts, cluster.local_world_size, axis=0), everywhere, dtype=values.dtype)
 
 
 def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:

@@ -128,11 +128,12 @@ def cells_of(figures: Floats) -> Floats:
 
 def distances(figures: Floats, cells: Floats) -> Floats:
     """How many times off (N,) the worst figure of each table is from the edge of its nearest cell; 1 within one."""
-    found = np.ones(len(figures))
-    for start in range(0, len(figures), TABLES_AT_ONCE):
-        some = figures[start : start + TABLES_AT_ONCE]
+    tables, index = np.unique(figures, axis=0, return_inverse=True)  # many modes of a table have the same figures
+    found = np.ones(len(tables))
+    for start in range(0, len(tables), TABLES_AT_ONCE):
+        some = tables[start : start + TABLES_AT_ONCE]
         worst = np.zeros((len(some), len(cells)))
         for figure in range(cells.shape[1]):
             np.maximum(worst, np.abs(some[:, figure, None] - cells[:, figure]), out=worst)
         found[start : start + TABLES_AT_ONCE] = power(2.0, CELL_OCTAVES * np.maximum(worst.min(axis=1) - 0.5, 0.0))
-    return found
+    return found[index]

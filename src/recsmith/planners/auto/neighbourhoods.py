@@ -16,7 +16,7 @@ from recsmith.costs import Evaluator, device_sums, step_seconds
 from recsmith.planners.solver.layouts import all_shares, choices_of, useful_shares
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.planners.solver.placed_tables import FixedTables, merged, rebuilt_from
-from recsmith.problems import Footprint, Problem, fits, sum_per_rank
+from recsmith.problems import Footprint, Problem, fits, sum_per_group
 from recsmith.sharding import WIDTH_STEP
 
 WORK = 0.8  # deterministic units of CP-SAT, a second or two each: of all neighbourhoods, where no budget says how much
@@ -98,9 +98,8 @@ class Neighbourhoods:
     def _slow(self) -> Bools:
         """Tables (T,) of the slowest rank of a phase, then of other ranks; none that are on all of them."""
         footprint, world = self.footprint, len(self.problem.capacity)
-        held = np.zeros((len(footprint.mode), len(self.problem.tables)))
-        held[np.arange(len(held)), self.problem.modes.table[footprint.mode]] = 1
-        on = sum_per_rank(held, footprint, self.problem) > 0  # (W, T)
+        ones, table = np.ones(len(footprint.mode)), self.problem.modes.table[footprint.mode]
+        on = sum_per_group(ones, table, len(self.problem.tables), footprint, self.problem) > 0  # (W, T)
         on &= ~on.all(axis=0)
         phases = self.evaluator.loads(device_sums(self.evaluator, footprint)).sum(axis=2)  # (F, W)
         slowest = int(phases[self.random.integers(len(phases))].argmax())

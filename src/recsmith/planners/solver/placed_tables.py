@@ -10,7 +10,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums
 from recsmith.planners.solver.layouts import SharedWidth, Shares, width_agrees
-from recsmith.problems import Footprint, Problem, memory_used, ordered_footprint, sum_per_rank
+from recsmith.problems import Footprint, Problem, memory_used, ordered_footprint, sum_per_group
 from recsmith.sharding import SHARDING_TYPES
 
 
@@ -45,11 +45,10 @@ class FixedTables:
         fixed = _pieces_of(problem, footprint, ~free)
         group = evaluator.group[fixed.mode]
         device, host = memory_used(problem, fixed)
-        grouped = np.zeros((len(group), evaluator.groups), dtype=np.int64)
-        grouped[np.arange(len(group)), group] = 1
+        ones = np.ones(len(group), dtype=np.int64)
         return cls(
             tables=~free, sums=np.moveaxis(device_sums(evaluator, fixed), 0, 1),
-            pieces=sum_per_rank(grouped, fixed, problem).T, device=device, host=host,
+            pieces=sum_per_group(ones, group, evaluator.groups, fixed, problem).T, device=device, host=host,
             groups=np.bincount(group, minlength=evaluator.groups) > 0, widths=_sequence_widths(problem, fixed),
             on=problem.legality.placed(fixed),
         )  # fmt: skip
