@@ -135,6 +135,14 @@ def test_without_room_for_all_there_is_none() -> None:
     assert pieces_of_tables(case_of(1000, 1000, 1000, hbm=150_000)) is None
 
 
+def test_a_split_that_outweighs_all_devices_is_not_gone_on_from() -> None:
+    """Split by rows, a table needs the outputs of all samples on each device; that would leave no room for others."""
+    tables = [table(f"t{i}", number, 32) for i, number in enumerate((1600, 3600, 200))]
+    space = Space(types=("table_wise", "column_wise", "row_wise"))
+    case = Case(workload(*tables, optimizer="sgd", batch_size=64), cluster(4, hbm=290_000), space)
+    assert pieces_of_tables(case) == [2, 1, 1]
+
+
 def test_finer_options_have_lighter_pieces_until_there_are_none() -> None:
     case = case_of(1000, hbm=2**30)
     relaxation = shared_relaxation(case.evaluator)

@@ -190,14 +190,14 @@ def place_in_fewest_pieces(
 ) -> Assignment | None:
     """Every table in as few pieces as fit a device, longest first; None where some piece finds no room in time.
 
-    Tables that find no room are split further. Where all tables together outweigh all devices in this form, each takes
-    the option that is cheapest at a price on memory instead, and they are placed heaviest first.
+    Tables that find no room are split further. Where that finds none, as all tables together outweigh all devices in
+    this form, each takes the option that is cheapest at a price on memory instead, and they are placed heaviest first.
     """
     choice = fewest_pieces_options(relaxation)
     if not relaxation.option_fits[choice].all():
         return None
-    if all_fit(relaxation, choice):
-        return _place_splitting(devices, relaxation, choice, devices.seconds, in_time)
+    if assignment := _place_splitting(devices, relaxation, choice, devices.seconds, in_time):
+        return assignment
     least = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), float(devices.problem.capacity.sum()))
     for price in (*(least * scale for scale in PRICES), DEAREST):
         if not in_time():
@@ -212,7 +212,10 @@ def place_in_fewest_pieces(
 def _place_splitting(
     devices: DeviceState, relaxation: Relaxation, choice: Ints, order: Floats, in_time: Callable[[], bool]
 ) -> Assignment | None:
-    """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
+    """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round.
+
+    None where a piece finds no room in time, or the options outweigh all devices, as row-wise ones of large outputs do.
+    """
     choice = choice.copy()
     for _ in range(max(len(devices.problem.tables), FEWEST_ROUNDS)):
         if not in_time() or not all_fit(relaxation, choice):
