@@ -28,6 +28,12 @@ def test_tables_on_a_cluster(tables: Path):
     assert "switch on: " in done.stdout
 
 
+def test_a_list_of_tables_has_its_batch_from_the_command(tmp_path: Path):
+    (tmp_path / "tables.csv").write_text("name,num_embeddings,embedding_dim,pooling_factor\na,1000,16,2\nb,500,16,1\n")
+    done = run(tmp_path / "tables.csv", "--cluster", "h100:2", "--format", "json", "--batch-size", "512", *FAST)
+    assert json.loads(done.stdout)["base"]["samples"] == 512
+
+
 def test_json_has_every_switch_and_its_price(tables: Path):
     done = run(tables, "--cluster", "h100:2", "--format", "json", "--batch-size", "512", *FAST)
     raw = json.loads(done.stdout)

@@ -125,11 +125,9 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
     _refuse_trials(job, options)
     found, named = tables_of(job), options["cluster"]
     own = load_plan(job) if found is not job else None  # a plan says where it runs
-    tables = load_workload(found)
+    tables = load_workload(found, batch_size=options["batch_size"])
     if own is None and named is None:
         raise UsageError(f"'{job}' is no run and no plan, so say on which devices it trains: --cluster h100:8, say")
-    if options["batch_size"] is not None:
-        tables = tables.with_batch_size(options["batch_size"])
     if own is None or named is not None:
         where = read_cluster(named or "", options)
     else:
