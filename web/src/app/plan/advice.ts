@@ -10,7 +10,7 @@ export function whatPays(id: string): HTMLElement {
   const ask = button("See what pays", () => void answer(), "primary", { id: "ask-advice" });
   const answer = async (): Promise<void> => {
     ask.disabled = true;
-    replace(found, h("p", { class: "note" }, "Every change is priced with this plan; that takes some seconds, or some minutes for thousands of tables."));
+    replace(found, h("p", { class: "note" }, "Every change is priced with this plan; that takes some seconds, or half a minute."));
     try {
       replace(found, adviceList(await api.advice(id)));
       say("The list of changes is here.");
