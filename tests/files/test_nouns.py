@@ -256,6 +256,7 @@ def test_missing_fields_are_named(field: str):
     ("raw", "words"),
     [
         ({}, "names no schema; add `schema: recsmith/workload/1`"),
+        ({"plan": {}}, "looks like a ShardingPlan of TorchRec; that is read beside the tables"),
         ({"schema": None}, "names no schema"),
         ({"schema": "recsmith/workload/2"}, "'recsmith/workload/2'; expected `recsmith/workload/1`"),
         ({"schema": "recsmith/plan/1"}, "expected `recsmith/workload/1`"),

@@ -29,6 +29,10 @@ READERS = {  # what reads the files that people write and give to another comman
     "recsmith/run/1": "a run is what `recsmith train` reads, which plans its tables: with --dry-run it tells the plan, "
     "its memory and the step",
 }
+BESIDE_TABLES = (
+    "that is read beside the tables that it places: --baseline of `recsmith compare`, --running of `recsmith advise`, "
+    "or `recsmith import` with --workload"
+)
 _UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -39,6 +43,8 @@ def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
         raise CorruptFile(f"'{source}' holds no object where one of `schema: {schema}` belongs")
     found = raw.get("schema")
     if found is None:
+        if set(raw) == {"plan"}:
+            raise CorruptFile(f"'{source}' names no schema, but looks like a ShardingPlan of TorchRec; {BESIDE_TABLES}")
         raise CorruptFile(f"'{source}' names no schema; add `schema: {schema}`")
     if found != schema:
         named = f"'{_short(found)}'" if isinstance(found, str) else "that is not text"

@@ -117,7 +117,7 @@ def anneal_warm(
     whole, and that the fresh plan splits otherwise, all groups are open: of columns a part may move.
     None where none was found, without compiled code, and for cost models and constraints that it does not know.
     keep_on: asked now and then whether to go on; what has cooled by then counts. The outcome does not depend on the
-    number of cores. Cost: some seconds for thousands of tables.
+    number of cores. Cost: tens of seconds for thousands of tables.
     """
     devices = DeviceState(evaluator)
     group_loads = devices.compiled_loads if is_compiled() else None
