@@ -89,6 +89,13 @@ def test_a_day_of_other_size_is_told_of(monday: Run, tmp_path: Path):
         assert [each[: len(line)] for each in said] == ([] if times is None else [line])
 
 
+def test_a_day_that_is_given_twice_is_told_of(monday: Run, tmp_path: Path):
+    for day in (0, 1):
+        run = of_days(tmp_path / "out", day, 1, plan=monday.plan, start_from=monday.output)
+        said = "\n".join(each.said for each in described(run).systems if each.key == "start_from")
+        assert (f"data.train is what '{monday.output}' was trained on; give the next data" in said) == (day == 0)
+
+
 def test_a_day_that_has_not_ended_is_told_of(monday: Run, tmp_path: Path):
     def said_of(path: Path) -> list[str]:
         run = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=str(path))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import torch
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
@@ -23,6 +24,7 @@ from recsmith.training.job.sharded import ShardedJob, set_steps, table_of
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
 from recsmith.training.seams.registry import systems, trains_layers
+from recsmith.training.sources import data_digest
 from recsmith.training.systems.warm_start.layers import inputs_of
 from recsmith.training.systems.warm_start.matching import Match, Shape, apart_line, match_weights
 from recsmith.training.systems.warm_start.reads import Reads, put, read_rows, stretches
@@ -54,7 +56,8 @@ def matched(run: Run, parts: Unsharded, plan: Plan) -> Match:
     trained = open_trained(start_of(run.start_from).path)
     match = _matched(run, parts.source.schema, here, trained, exported_names(task, here))
     anew = [f"the state of table {table} begins anew, for it {why}" for table, why in _rearranged(run, trained, plan)]
-    return replace(match, lines=[*match.lines, *anew, *_much_or_little(run, parts.source.length, trained)])
+    more = [*_much_or_little(run, parts.source.length, trained), *_again(parts.source, trained)]
+    return replace(match, lines=[*match.lines, *anew, *more])
 
 
 def load_start(made: PreparedRun, job: ShardedJob) -> None:
@@ -127,6 +130,14 @@ def _much_or_little(run: Run, samples: int | None, trained: Trained) -> list[str
         f"data.train has {samples:,} samples, {samples / used:.2g} times the {used:,} of '{trained.path}'; see whether "
         "files are missing, or there twice"
     ]
+
+
+def _again(source: Any, trained: Trained) -> list[str]:
+    """A line where the data is that of the training once more, as of a day that was given twice."""
+    digest = data_digest(source)
+    if digest is None or trained.card is None or trained.card.trained_on != digest:
+        return []
+    return [f"data.train is what '{trained.path}' was trained on; give the next data, or see whether this is meant"]
 
 
 def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:

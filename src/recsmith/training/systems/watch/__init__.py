@@ -79,8 +79,9 @@ class Watch(System):
         settings.check_features(schema.feature_names)
         states, path = first_of(each.watched_before(run) for each in systems()) or ({}, "")
         state = states.get(ANOMALIES, {})
-        looks = 0 if why_anew(state, schema.feature_names, schema.dense) else state["signals"]["_looks"]
-        return (f"watch: {settings.told_from(steps, looks, path)}",)
+        problem = why_anew(state, schema.feature_names, schema.dense)
+        told = settings.told_from(steps, 0 if problem else state["signals"]["_looks"], path)
+        return (f"watch: {told}", *([f"watch: begins anew: {problem}"] if state and problem else []))
 
 
 SYSTEM = Watch()

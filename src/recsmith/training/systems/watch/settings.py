@@ -70,9 +70,12 @@ class WatchSettings:
         """
         if before >= LOOKS:
             return f"a look every {self.every} steps; what is usual is known from {before:,} looks of '{path}'"
-        every, first, hot = self.every, LOOKS * self.every, HOT_LOOKS * self.every
+        every, first, hot = self.every, (LOOKS - before) * self.every, HOT_LOOKS * self.every
         if steps is not None and steps <= first:
-            return f"nothing can be told of {steps:,} steps, for what is usual is known after {first:,}; watch: none"
+            return (
+                f"nothing can be told of {steps:,} steps, for what is usual is known after {first:,}; runs that begin "
+                "with this one go on from there, and without such runs write watch: none"
+            )
         return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
 
     def check_features(self, names: Sequence[str]) -> None:
