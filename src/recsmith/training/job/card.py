@@ -20,11 +20,8 @@ ONNX_FILE = "model.onnx"  # in place of weights, of an export for other runtimes
 StoredTables = Literal["fp32", "fp16", "int8"]
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
 TENSORS = ".safetensors"  # how the names of files of weights end
-WHOLE, PIECES, PIECE = (
-    2**22,
-    16,
-    2**12,
-)  # bytes of a tensor that is read whole; of a larger one, pieces, and their bytes
+WHOLE = 2**22  # bytes of a tensor up to which all of it goes into a fingerprint
+PIECES, PIECE = 16, 2**12  # of a larger one: how many pieces, and bytes of each
 
 
 @noun

@@ -70,8 +70,8 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         if not everywhere or dist.get_rank() == 0:
             arrays[names[name]][_window(corner, tensor)] = as_array(tensor.detach().cpu())
     if hosts_here(dist.get_world_size()) > 1:  # rank 0 reads what others have written, on a disk of all hosts
-        for array in arrays.values():
-            getattr(array, "flush", bool)()
+        for array in (each for each in arrays.values() if isinstance(each, np.memmap)):
+            array.flush()
     del arrays
     dist.barrier()
     if dist.get_rank() == 0:

@@ -145,6 +145,7 @@ class TestAnomalies(WatcherContract):
         [
             ({"version": 1}, "begins anew: its state is of version 1, not 3"),
             ({"features": ["f7"]}, "begins anew: its state is of other features"),
+            ({"every": 8}, "begins anew: its state is of looks every 8 steps, not 2"),
             ({"signals": {}}, "begins anew: state of JobSignals holds nothing instead of"),
             ({"samples": [{}]}, "begins anew: state of SeenSamples holds nothing instead of"),
         ],

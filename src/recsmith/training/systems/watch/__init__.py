@@ -13,7 +13,7 @@ from recsmith._components import register
 from recsmith.plans import Plan
 from recsmith.training.seams.registry import first_of, systems
 from recsmith.training.seams.system import WATCHER, RunFacts, System, SystemTold
-from recsmith.training.systems.watch.settings import ANOMALIES, watch_settings, watcher_spec, why_anew
+from recsmith.training.systems.watch.settings import ANOMALIES, watch_settings, watcher_spec
 
 register(WATCHER, ANOMALIES, "recsmith.training.systems.watch.anomalies:AnomalyWatcher")
 register(WATCHER, "plan_watch", "recsmith.training.systems.watch.plan_watch:WatchedPlan")
@@ -79,7 +79,7 @@ class Watch(System):
         settings.check_features(schema.feature_names)
         states, path = first_of(each.watched_before(run) for each in systems()) or ({}, "")
         state = states.get(ANOMALIES, {})
-        problem = why_anew(state, schema.feature_names, schema.dense)
+        problem = settings.why_anew(state, schema.feature_names, schema.dense)
         told = settings.told_from(steps, 0 if problem else state["signals"]["_looks"], path)
         return (f"watch: {told}", *([f"watch: begins anew: {problem}"] if state and problem else []))
 

@@ -32,7 +32,7 @@ from recsmith.training.systems.watch.looking import (
 )
 from recsmith.training.systems.watch.plan_watch import WatchedPlan
 from recsmith.training.systems.watch.rows_in_time import growth_of, too_few_rows
-from recsmith.training.systems.watch.settings import VERSION, Action, WatchSettings, why_anew
+from recsmith.training.systems.watch.settings import VERSION, Action, WatchSettings
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
 SKETCH_EVERY = 1000  # steps after which rows may be asked for, where no sketches are written
@@ -234,9 +234,9 @@ class AnomalyWatcher(Watcher):
         for name, counts in counts_of_all(self.signals.hot, group).items():
             signals["hot"][name]["_counts"] = counts
         return {
-            "version": VERSION, "features": list(layout.features), "dense": list(layout.dense), "sums": sums,
-            "signals": signals, "samples": gathered(self.samples.to_raw(), group), "acted": self._acted,
-            "columns": gathered(self.columns.mine(), group),
+            "version": VERSION, "every": self.settings.every, "features": list(layout.features),
+            "dense": list(layout.dense), "sums": sums, "signals": signals, "acted": self._acted,
+            "samples": gathered(self.samples.to_raw(), group), "columns": gathered(self.columns.mine(), group),
             "known": self.columns.known.merged(lambda bits: merged_bits(bits, group)).to_raw(),
         }  # fmt: skip
 
@@ -255,7 +255,7 @@ class AnomalyWatcher(Watcher):
         """
         assert self.signals is not None
         assert self._job is not None
-        if (problem := why_anew(raw, layout.features, layout.dense)) is not None:
+        if (problem := self.settings.why_anew(raw, layout.features, layout.dense)) is not None:
             return problem
         rank = dist.get_rank()
         try:

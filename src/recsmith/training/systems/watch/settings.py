@@ -63,6 +63,15 @@ class WatchSettings:
             ),
         )
 
+    def why_anew(self, raw: Raw, features: Sequence[str], dense: Sequence[str]) -> str | None:
+        """Why a watch of such columns begins anew beside a state; None where it goes on from it."""
+        if raw.get("version") != VERSION:
+            return f"its state is of version {raw.get('version')}, not {VERSION}"
+        if (raw.get("features"), raw.get("dense")) != (list(features), list(dense)):
+            return "its state is of other features"
+        looked = raw.get("every", self.every)  # means of more steps vary less
+        return None if looked == self.every else f"its state is of looks every {looked} steps, not {self.every}"
+
     def told_from(self, steps: int | None, before: int = 0, path: str = "") -> str:
         """From which step on something can be told, of a job of so many.
 
@@ -96,14 +105,6 @@ def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
     empty = next((name for name in ("kinds", "features") if watch.get(name) in ([], ())), None)
     check_rules(None if empty is None else f"watch.{empty} is empty; name some, or leave it out, which means all")
     return decode_part(WatchSettings, watch, "watch")
-
-
-def why_anew(raw: Raw, features: Sequence[str], dense: Sequence[str]) -> str | None:
-    """Why a watch of such columns begins anew beside a state; None where it goes on from it."""
-    if raw.get("version") != VERSION:
-        return f"its state is of version {raw.get('version')}, not {VERSION}"
-    alike = (raw.get("features"), raw.get("dense")) == (list(features), list(dense))
-    return None if alike else "its state is of other features"
 
 
 def watcher_spec(watch: str | dict[str, object]) -> tuple[dict[str, object], ...]:
