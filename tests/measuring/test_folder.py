@@ -119,7 +119,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path):
 
 def test_a_file_is_no_folder(tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"cannot write to .*: File exists"), open_folder(tmp_path / "file", ABOUT):
+    with pytest.raises(UsageError, match=r"cannot write .*: File exists"), open_folder(tmp_path / "file", ABOUT):
         pass
 
 
@@ -168,7 +168,7 @@ def test_one_at_a_time(tmp_path: Path):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"cannot write to '.*file'"), lock_folder(tmp_path / "file"):
+    with pytest.raises(UsageError, match=r"cannot write '.*file'"), lock_folder(tmp_path / "file"):
         pass
 
 

@@ -69,7 +69,7 @@ def locked_folder(path: Path) -> Generator[None]:
         yield
     except BaseException:
         within = list(path.rglob("*"))
-        if not was_there and all(each.is_dir() for each in within):
+        if path.is_dir() and not was_there and all(each.is_dir() for each in within):
             for each in [*reversed(within), path]:  # inner ones first
                 each.rmdir()
         raise
