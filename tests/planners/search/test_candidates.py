@@ -1,5 +1,6 @@
 """Candidate selections differ, hold an option for each table, and their placements fit."""
 
+from copy import copy
 from itertools import islice
 
 import numpy as np
@@ -9,8 +10,10 @@ from support.cases import BOTH, Case, cluster, fits, medium_case, seeded, table,
 from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import step_seconds
+from recsmith.planners.search import candidates as module
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate, priced_candidate
 from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.placement import place_and_repair
 from recsmith.problems import Space, placements_of
 
 
@@ -30,6 +33,18 @@ def test_no_selection_comes_twice_and_placements_fit(model: str) -> None:
                 assert fits(case, placements_of(case.problem, draft.footprint(case.problem)))
                 placed += 1
     assert placed > 5
+
+
+def test_options_that_outweigh_all_devices_are_not_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = medium_case(seeded(0), models=("analytic",))
+    known, placed = first_bound(case.evaluator), list[bool]()
+    relaxation = copy(shared_relaxation(case.evaluator, known.linear))
+    choice = next(candidates(relaxation, known.promising))
+    monkeypatch.setattr(module, "place_and_repair", lambda *each: (placed.append(True), place_and_repair(*each))[1])
+    assert place_candidate(DeviceState(case.evaluator), relaxation, choice) is not None
+    assert placed.pop()
+    relaxation.option_bytes = relaxation.option_bytes + float(case.problem.capacity.sum())
+    assert (place_candidate(DeviceState(case.evaluator), relaxation, choice), placed) == (None, [])
 
 
 def test_the_seconds_of_a_placement_are_its_own_whatever_devices_hold_last() -> None:

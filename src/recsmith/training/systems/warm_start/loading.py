@@ -32,7 +32,7 @@ from recsmith.training.systems.warm_start.settings import start_of
 from recsmith.training.systems.warm_start.trained import WEIGHT, Trained, open_trained
 from recsmith.training.tables.plain import exported_names
 
-UNLIKE = 1.5  # times as many samples as the training had, or as few, from which on it is told
+UNLIKE = 1.5  # times the samples of the training before, or that part of them, from which on a line says so
 STATE_OF = "optimizer.{group}.state."  # before the name of a weight and of its state, in a checkpoint
 
 
