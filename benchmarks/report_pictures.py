@@ -1,11 +1,15 @@
-"""Takes the pictures of docs/report.md, and measures how long a report takes to open; needs Playwright and chromium.
+"""Takes the pictures of docs/report.md and docs/serve.md, or measures how long a report takes to open.
 
-python benchmarks/report_pictures.py                    # docs/pictures/report-*.png, of MLPerf DLRM-v2 on 8 x H100
+python benchmarks/report_pictures.py                    # docs/pictures/report-*.png, serve.png: DLRM-v2 on 8 x H100
 python benchmarks/report_pictures.py --open plan.html   # seconds until a report is drawn, five times
+
+It needs Playwright and chromium.
 """
 
 import argparse
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +57,26 @@ def pictures(folder: Path) -> None:
         page = opened(browser, folder / "against.html")
         page.evaluate("document.querySelector('header').style.position = 'static'")
         page.locator("#changes").screenshot(path=PICTURES / "report-against.png")
+        served(browser, folder / "plan.json")
+
+
+def served(browser: Any, plan: Path) -> None:
+    """The picture of the page that `recsmith serve` shows of a plan."""
+    (plan.parent / "plans").mkdir()
+    plan.rename(plan.parent / "plans" / "dlrm-v2 on h100:8.json")
+    words = [sys.executable, "-m", "recsmith", "serve", "--no-open", f"{plan.parent / 'plans'}/"]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        page = browser.new_page(viewport={"width": 1280, "height": 1560})
+        page.goto(f"{server.stdout.readline().strip()}#/compare/")
+        page.get_by_role("link", name="dlrm-v2 on h100:8").first.click()
+        page.locator(".device .block").first.wait_for()
+        page.wait_for_timeout(1000)  # charts are drawn one after the other
+        page.screenshot(path=PICTURES / "serve.png")
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def times(path: Path) -> None:

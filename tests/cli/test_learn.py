@@ -152,7 +152,7 @@ def refused(run: Run, name: str, words: list[str], message: str) -> None:
 def test_a_plan_under_a_model_of_ones_own_says_how_far_it_was_off(run: Run) -> None:
     """That of the file's card, in `plan` and in `simulate`."""
     write_model(Path("mine.safetensors"))
-    off = "the step may be off: measured kernels ±5.0% (9 groups that training never saw)"
+    off = "the step may be off: measured kernels ±5.0% (9 held-out groups)"
     tables = [{"name": f"t{i}", "num_embeddings": 1000, "embedding_dim": 16, "pooling_factor": 2} for i in range(4)]
     work = {"schema": "recsmith/workload/1", "batch_size": 64, "optimizer": "rowwise_adagrad", "tables": tables}
     Path("work.json").write_text(json.dumps(work))

@@ -137,9 +137,7 @@ def test_kernels_of_a_learned_model_are_off_as_its_card_says_and_links_as_publis
     forward, backward, *links = parts_of(plan.cost).sum(axis=0).tolist()
     errors = (forward + backward) * held_out.median + sum(links) * found.checked[COLLECTIVES].error
     assert found.share == pytest.approx(errors / (forward + backward + sum(links)))
-    assert f"measured kernels ±{held_out.median:.1%} ({held_out.samples:,} groups that training never saw)" in str(
-        found
-    )
+    assert f"measured kernels ±{held_out.median:.1%} ({held_out.samples:,} held-out groups)" in str(found)
     assert error_of(replace(plan, error=None)) == found  # as a plan of before
     assert found.known_by == ""
 

@@ -12,6 +12,7 @@ from recsmith.costs.published import error_of
 from recsmith.reports.layout import BAD, GOOD, WATCH, line
 from recsmith.reports.plan_summary import plan_summary, step_words
 from recsmith.units import format_time
+from recsmith.web.report_data import report_data
 
 LABELS = ["plan", "step", "bound", "slowest", "trust"]
 
@@ -33,6 +34,7 @@ def test_five_lines_say_what_was_found(capsys: pytest.CaptureFixture[str]):
     assert high / made.cost.step_s == pytest.approx(made.cost.step_s / low)
     assert line_of("step", text).startswith(f"step     {format_time(made.cost.step_s)} predicted, typically ")
     assert line_of("step", text).endswith(format_time(high))
+    assert report_data(made).plan.typically == line_of("step", text).partition("predicted, ")[2]
     assert "proven under this cost model, at most" in line_of("bound", text)
     assert f"rank {max(made.cost.per_device, key=lambda each: each.busy_s).rank}, mostly" in line_of("slowest", text)
     assert "trust    off by about" in text

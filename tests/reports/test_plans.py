@@ -190,11 +190,11 @@ def test_below_the_step_of_a_learned_model_stands_how_far_its_kernels_were_off(c
     name = next(name for name in shipped_models() if name == "h100")
     off = load_model(find_model(name))[1].held_out
     text = text_of(plan_report(replace(made(), cost_model=f"neural:{name}", error=None), "a run"), capsys)
-    told = f"measured kernels ±{off.median:.1%} ({off.samples:,} groups that training never saw)"
+    told = f"measured kernels ±{off.median:.1%} ({off.samples:,} held-out groups)"
     assert told in " ".join(text.split())
     gone = text_of(plan_report(replace(made(), cost_model="neural:./gone", error=None), "a run"), capsys)
     assert "error    the step may be off: " in gone
-    assert "training never saw" not in gone
+    assert "held-out" not in gone
     own = PublishedError(device="toy", checked={}, unchecked=(), share=0.25, spread=0.25)
     assert "error    the step may be off by about 25%" in text_of(plan_report(replace(made(), error=own), "x"), capsys)
 

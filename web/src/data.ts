@@ -79,6 +79,7 @@ export interface ShownPlan {
   devices: DeviceCost[];
   notes: string[];
   sequences_s?: number;
+  typically: string;
 }
 
 /** A phase of the step: the rank that all wait for, the parts of its time, and the tables that cost it most. */

@@ -98,7 +98,7 @@ class PublishedError:
 def _words(part: str, seen: PublishedTimes) -> str:
     if part != LEARNED:
         return f"{part} {seen}"
-    return f"{part} ±{seen.error:.1%} ({counted(seen.figures, 'group')} that training never saw)"
+    return f"{part} ±{seen.error:.1%} ({counted(seen.figures, 'held-out group')})"
 
 
 def _off(error: float) -> str:

@@ -39,9 +39,14 @@ def step_words(plan: Plan, error: PublishedError) -> str:
     step = f"{with_copies_words(plan, plan.cost.step_s)} predicted"
     if not error.share:
         return f"{step}; how far it may be off is not known"
+    apart = "; without copies " if exposed_copies_s(plan) else ", "
+    return f"{step}{apart}{typical_words(plan, error)}"
+
+
+def typical_words(plan: Plan, error: PublishedError) -> str:
+    """Between what the step lies where it is off by as much as was measured: 'typically 1.602 to 1.914 ms'."""
     low, high = in_one_unit([format_time(each) for each in error.interval(plan.cost.step_s)])
-    low, apart = low.partition(" ")[0], "; without copies typically" if exposed_copies_s(plan) else ", typically"
-    return f"{step}{apart} {low} to {high}{', perhaps further off' if error.unchecked else ''}"
+    return f"typically {low.partition(' ')[0]} to {high}{', perhaps further off' if error.unchecked else ''}"
 
 
 def trust_words(plan: Plan, error: PublishedError) -> str:

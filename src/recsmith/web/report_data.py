@@ -26,6 +26,7 @@ from recsmith.problems.footprint import memory_parts
 from recsmith.reports.advice import ToldAdvice
 from recsmith.reports.dynamic_tables import dynamic_words
 from recsmith.reports.plan_differences import placement_words
+from recsmith.reports.plan_summary import typical_words
 from recsmith.reports.plan_words import (
     beneath_words,
     drawn_words,
@@ -102,6 +103,7 @@ class ShownPlan:
 
     name: the file of the plan, or what else it is called. sequences_s: of total_s, what every device takes under
     any plan for rows of sequence tables. bound: of total_s. notes: what a reader should know besides, in sentences.
+    typically: between what the step lies by measured errors, in words.
     """
 
     name: str
@@ -115,6 +117,7 @@ class ShownPlan:
     devices: tuple[DeviceCost, ...]
     notes: tuple[str, ...]
     sequences_s: float = 0.0
+    typically: str = ""
 
 
 @noun
@@ -202,7 +205,14 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
         cost_model=model_words(plan.cost_model, plan), cluster=plan.cluster.describe(), total_s=plan.cost.step_s,
         bound=replace(plan.bound, value_s=plan.bound.of_step(plan.cost)), gap=plan.gap,
         devices=plan.cost.per_device, sequences_s=plan.cost.sequences_s, notes=tuple(notes_of(plan)),
+        typically=typically(plan),
     )  # fmt: skip
+
+
+def typically(plan: Plan) -> str:
+    """Between what the step lies, as terminal says it; nothing where errors of its parts are not known."""
+    error = error_of(plan)
+    return typical_words(plan, error) if error.share else ""
 
 
 def notes_of(plan: Plan) -> Iterator[str]:

@@ -24,7 +24,7 @@ from recsmith.plans.files import load_plan
 from recsmith.problems.space import space_words
 from recsmith.reports.online import online_lines, online_to_raw
 from recsmith.reports.plans import slowest_of
-from recsmith.web.report_data import notes_of
+from recsmith.web.report_data import notes_of, typically
 
 expect.set_options(timeout=180_000)  # a busy machine
 WIDE = {"name": "wide", "num_embeddings": 3_000_000, "embedding_dim": 256, "pooling_factor": 8}
@@ -101,6 +101,8 @@ def test_notes_slowest_device_and_space_are_those_of_the_report(page: Any, plans
         notes = list(notes_of(plan))
         assert ("differs from the unsharded model" in " ".join(notes)) == (name == "split")
         assert all(note in shown for note in notes)
+        assert typically(plan)
+        assert typically(plan) in shown
         slowest = slowest_of(plan.cost, plan.cost_model)
         part = slowest.part.removesuffix("_s").replace("_", " ")
         assert f"Device {slowest.rank} is the slowest" in shown

@@ -46,7 +46,7 @@ export interface Slowest { rank: number; step_share: number | null; part: string
 export interface Space { types: string[]; widths: string; kernels: string[]; cache_factors?: number[] }
 export interface Fix { text: string; changes: Changes | null; space: Space | null }
 export interface PlanView {
-  notes: string[]; slowest: Slowest; valid_for: string; devices_per_host: number | null;
+  notes: string[]; typically: string; slowest: Slowest; valid_for: string; devices_per_host: number | null;
   summary: PlanSummary; cluster: ClusterSummary; constraints: Record<string, unknown>; data: PlanData;
   draft: Draft; question: Record<string, unknown> | null;
 }

@@ -26,7 +26,7 @@ export function headline(data: ReportData): HTMLElement {
       `${counted(memory.length, "device")} (${plan.cluster}). Device ${phase.rank} sets the pace; `,
       `the largest part of its time is ${partWords(part.part).toLowerCase()}. Seconds are predicted, not measured: cost model ${plan.cost_model}.`),
     h("dl", { class: "figures" },
-      figure("Step", seconds(plan.total_s), "its embedding part, forward and backward"),
+      figure("Step", seconds(plan.total_s), `${plan.typically ? `${plan.typically}; ` : ""}its embedding part, forward and backward`),
       plan.bound.value_s && plan.gap !== null
         ? figure("Above the proven bound", percent(plan.gap), `no plan in the space takes less than ${seconds(plan.bound.value_s)} under this cost model`)
         : figure("Above the proven bound", "–", plan.bound.value_s ? "the plan lies outside the bound's space" : "nothing is proved"),

@@ -327,12 +327,14 @@ class PlanView:
     """A plan to look at: its summary, its cluster, what it must keep, and its placements with rows and columns.
 
     draft: changes by hand that wait at it. question: what its search was asked for, where it has one.
-    notes: what to know besides, in the sentences of terminal and report. valid_for: the space of the bound in words.
+    notes: what to know besides, in the sentences of terminal and report. typically: between what the step lies by
+    measured errors, in words. valid_for: the space of the bound in words.
     devices_per_host: of the cluster's device, where it is one of the catalogue.
     """
 
     summary: PlanSummary
     notes: tuple[str, ...]
+    typically: str
     slowest: Slowest
     valid_for: str
     devices_per_host: int | None

@@ -12,7 +12,7 @@ from recsmith.problems.space import space_words
 from recsmith.reports.advice import ToldAdvice
 from recsmith.reports.plans import slowest_of
 from recsmith.web.report import html_of
-from recsmith.web.report_data import notes_of, report_data
+from recsmith.web.report_data import notes_of, report_data, typically
 from recsmith.web.serving import answers, requests, views
 from recsmith.web.serving.asked import changed
 from recsmith.web.serving.calls import Call
@@ -47,6 +47,7 @@ async def plan_view(call: Call) -> answers.PlanView:
     return answers.PlanView(
         summary=views.plan_summary(call.key, found),
         notes=tuple(notes_of(found.plan)),
+        typically=typically(found.plan),
         slowest=slowest_of(found.plan.cost, found.plan.cost_model),
         valid_for=space_words(found.plan.bound.space),
         devices_per_host=views.devices_per_host(found.plan.cluster),

@@ -104,7 +104,7 @@ class Page {
     const most = edit.devices.reduce((most, device) => (filled(device) > filled(most) ? device : most));
     const shift = edit.priced ? change(edit.total, summary.total_s) : "";
     const shown: [string, string, string][] = [
-      ["Time of a step", seconds(edit.total), shift && `${shift} from ${seconds(summary.total_s)}`],
+      ["Time of a step", seconds(edit.total), shift ? `${shift} from ${seconds(summary.total_s)}` : edit.view.typically],
       ["Bound", seconds(edit.bound), "no plan is faster"],
       ["Above the bound", percent(edit.gap), edit.gap === null && edit.priced?.broken.length ? "not a legal plan" : ""],
       ["Fullest device", percent(filled(most)),
