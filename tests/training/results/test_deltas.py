@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, RunModel, apply_deltas, evaluate, load_model, make_delta, train
-from recsmith.training.job.card import CARD, fingerprint_of
+from recsmith.training.job import card
+from recsmith.training.job.card import CARD, block_digests, weights_digest, write_card
 from recsmith.training.job.export import WEIGHTS, arrays_of, make_tensor_file
-from recsmith.training.launch.launching import dry_run
 from recsmith.training.results.deltas import CHANGED, TOLD, Delta, TensorChange
-from recsmith.training.results.exporting import export_model
 from recsmith.training.run import load_run
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.systems.second_order.refit import refit
@@ -79,17 +78,29 @@ def test_weights_of_another_day_are_refused_wherever_a_model_is_read(days: list[
     shutil.copyfile(days[1] / "model" / WEIGHTS, swapped / WEIGHTS)
     run = load_run(days[1] / "run.json")
     for read in (
-        lambda: load_model(swapped), lambda: evaluate(swapped), lambda: export_model(swapped, tmp_path / "export"),
+        lambda: load_model(swapped), lambda: evaluate(swapped, data=run.data.train),
         lambda: refit(swapped, run.data.train), lambda: make_delta(days[0], swapped, tmp_path / "delta"),
-        lambda: dry_run(replace(run, output=str(tmp_path / "run"), start_from=str(swapped))),
+        lambda: train(replace(run, output=str(tmp_path / "run"), start_from=str(swapped))),
     ):  # fmt: skip
         with pytest.raises(CorruptFile, match=r"are not those that its card\.json was written with"):
             read()
-    large = tmp_path / "large"  # of a large table, pieces are read
-    a_model(large, {"a": (torch.float32, (2**18, 8))}, 0)
-    before = fingerprint_of(large)
-    arrays_of(large / WEIGHTS)["a"][-1] += 1
-    assert fingerprint_of(large) != before
+
+
+def test_a_bit_of_a_large_table_is_noticed_and_ranks_share_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(card, "BLOCK", 2**12)
+    large = a_model(tmp_path / "large", {"a": (torch.float32, (2**6, 32))}, 0)
+    parts = [block_digests(large, rank, 2) for rank in range(2)]
+    assert sorted(parts[0] + parts[1]) == block_digests(large)
+    assert [len(each) for each in parts] == [2, 1]  # two whole blocks, and what the header is longer
+    write_card(large, {"seed": 0}, parts[1] + parts[0])
+    weights_digest(large)
+    with (large / WEIGHTS).open("r+b") as file:
+        file.seek(5000)
+        byte = file.read(1)[0]
+        file.seek(5000)
+        file.write(bytes([byte ^ 4]))
+    with pytest.raises(CorruptFile, match=r"are not those that its card\.json was written with"):
+        weights_digest(large)
 
 
 def user_of(delta: Delta) -> TensorChange:

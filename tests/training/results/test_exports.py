@@ -11,7 +11,7 @@ pytest.importorskip("torchrec")
 from safetensors.torch import load_file, save_file
 
 from recsmith.data import DataFeature, DataSchema
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import dump_json, encode
 from recsmith.training import RunModel, RunTable, RunTask, load_model
 from recsmith.training.job.models import build_task
@@ -152,3 +152,12 @@ def test_what_serves_alone_is_not_trained_on(tmp_path: Path):
     with pytest.raises(UsageError, match=r"the model has model\.table_module, and --tables stores plain tables"):
         export_model(tmp_path / "model", tmp_path / "no", tables="fp16")
     assert not (tmp_path / "no").exists()
+
+
+def test_a_damaged_model_is_not_exported(tmp_path: Path):
+    card = written(tmp_path / "model", MODELS["dlrm"]) / "card.json"
+    card.write_text(card.read_text().replace("{", '{"fingerprint": "0123456789abcdef", ', 1))
+    for words in ({"tables": "fp32"}, {"tables": "int8"}, {"runtime": "onnx"}):
+        with pytest.raises(CorruptFile, match=r"are not those that its card\.json was written with"):
+            export_model(tmp_path / "model", tmp_path / "served", **words)  # pyright: ignore[reportArgumentType]
+        assert not (tmp_path / "served").exists()

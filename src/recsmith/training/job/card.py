@@ -1,16 +1,18 @@
 """What lies beside trained weights, read without torch: the card of an exported model."""
 
 import hashlib
-import json
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from recsmith._types import noun
 from recsmith.data import DataSchema
 from recsmith.data.columns.rows import vocabularies_in
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, Source, decode, dump_json, read_raw, source_text, spell_out, write_text
+from recsmith.files import Raw, Source, decode, dump_json, read_json, read_raw, source_text, spell_out, write_text
 from recsmith.training.listed import CardKeys
 from recsmith.training.run import RunModel
 from recsmith.training.seams.keys import cards_of_systems
@@ -18,10 +20,11 @@ from recsmith.training.seams.registry import systems
 
 ONNX_FILE = "model.onnx"  # in place of weights, of an export for other runtimes
 StoredTables = Literal["fp32", "fp16", "int8"]
+BlockDigest = tuple[str, int, str]  # a file, where a block of it begins, SHA-256
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
 TENSORS = ".safetensors"  # how the names of files of weights end
-WHOLE = 2**22  # bytes of a tensor up to which all of it goes into a fingerprint
-PIECES, PIECE = 16, 2**12  # of a larger one: how many pieces, and bytes of each
+BLOCK = 2**24  # bytes of a file of weights that have a digest of their own, so that threads and ranks share the work
+THREADS = 8  # that read and digest blocks of a file at once
 
 
 @noun
@@ -45,7 +48,7 @@ class ModelCard(CardKeys):
 
     systems: what those of other packages say, by name. trained_on: digest of the data. origin: what a copy was made of;
     None of a model that was trained. tables: how rows are stored, of an export that stores them smaller. fingerprint:
-    of the weights, as `fingerprint_of` takes it.
+    of the weights, as `weights_digest` takes it; None where there are none, as beside a file of ONNX.
     """
 
     model: RunModel
@@ -91,11 +94,10 @@ def described(model: RunModel, schema: DataSchema, seed: int) -> Raw:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card of an exported model, files that belong to it by their paths; CorruptFile of other weights."""
+    """The card of an exported model, files that belong to it by their paths; who loads the weights checks them."""
     file = str(folder / CARD)
     raw = read_raw(file, SCHEMA)
     card = decode(ModelCard, raw, file)
-    check_weights(folder, raw)
     if "values" not in raw["data"]:  # of a version that kept no transforms
         card = replace(card, data=replace(card.data, values=None))
     model = card.model
@@ -104,51 +106,47 @@ def read_card(folder: Path) -> ModelCard:
     return replace(card, model=model, data=vocabularies_in(card.data, folder))
 
 
-def check_weights(folder: Path, raw: Raw) -> None:
-    """CorruptFile where the weights in a folder are not those that its card was written with."""
-    told, found = raw.get("fingerprint"), fingerprint_of(folder)
-    if None not in (told, found) and told != found:
+def write_card(folder: Path, raw: Raw, blocks: Iterable[BlockDigest] | None = None) -> None:
+    """Write the card of the weights in a folder. blocks: digests of them; None: they are taken here."""
+    blocks = block_digests(folder) if blocks is None else list(blocks)
+    found = fingerprint_of(blocks) if blocks else None
+    write_text(str(folder / CARD), dump_json({**raw, "fingerprint": found}))
+
+
+def weights_digest(folder: Path) -> str:
+    """The digest of all weights in a folder; CorruptFile where its card was written with others."""
+    digest = fingerprint_of(block_digests(folder))
+    check_weights(folder, digest)
+    return digest
+
+
+def check_weights(folder: Path, digest: str) -> None:
+    """CorruptFile where weights with a digest are not those that the card beside them was written with."""
+    told = cast(Raw, read_json(str(folder / CARD))).get("fingerprint")  # versions before had none
+    if told not in (None, digest):
         raise CorruptFile(
             f"the weights in '{folder}' are not those that its {CARD} was written with, or damaged; copy all files of "
             "one model again, or export it again"
         )
 
 
-def write_card(folder: Path, raw: Raw) -> None:
-    """Write the card of the weights in a folder."""
-    write_text(str(folder / CARD), dump_json({**raw, "fingerprint": fingerprint_of(folder)}))
-
-
-def fingerprint_of(folder: Path) -> str | None:
-    """A digest of parts of the weights in a folder, which other weights do not share; None where there are none.
-
-    It takes tensors up to 4 MiB whole, as layers are, and of larger ones 16 pieces of 4 KiB. So it is cheap for every
-    model, and tells models apart; a few damaged bytes in a large table it does not notice.
-    """
+def block_digests(folder: Path, part: int = 0, parts: int = 1) -> list[BlockDigest]:
+    """Of the weights in a folder, digests of each block, or of one of several equal parts of these."""
     files = sorted(each for each in folder.glob(f"*{TENSORS}") if each.is_file())
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            length = min(int.from_bytes(file.read(8), "little"), path.stat().st_size)
-            digest.update(header := file.read(length))
-            for first, count in _pieces(header):
-                file.seek(8 + length + first)
-                digest.update(file.read(count))
-    return digest.hexdigest()[:16] if files else None
+    blocks = [(file, first) for file in files for first in range(0, file.stat().st_size, BLOCK)]
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(_block_digest, blocks[part::parts]))
 
 
-def _pieces(header: bytes) -> list[tuple[int, int]]:
-    """Where the parts that are read begin, and how many bytes they have; none where the header is damaged."""
-    try:
-        spans = sorted(tuple(map(int, each["data_offsets"])) for each in json.loads(header).values())
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return []
-    found = list[tuple[int, int]]()
-    for first, last in spans:
-        step = (last - first - PIECE) // (PIECES - 1)
-        small = last - first <= WHOLE
-        found += [(first, last - first)] if small else [(first + piece * step, PIECE) for piece in range(PIECES)]
-    return found
+def _block_digest(block: tuple[Path, int]) -> BlockDigest:
+    path, first = block
+    with path.open("rb") as file:
+        return path.name, first, hashlib.sha256(os.pread(file.fileno(), BLOCK, first)).hexdigest()
+
+
+def fingerprint_of(blocks: Iterable[BlockDigest]) -> str:
+    """The digest of weights, of those of all their blocks."""
+    return hashlib.sha256(repr(sorted(blocks)).encode()).hexdigest()[:16]
 
 
 def keep_files(model: RunModel, folder: Path) -> RunModel:

@@ -4,7 +4,6 @@ No rank ever holds a whole table: rank 0 makes the file at its full size, and ev
 Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header, tensors one after the other).
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -24,7 +23,16 @@ from recsmith.data.columns.rows import keep_vocabularies
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, check_is_file, read_json
 from recsmith.files.writable import whole_folder
-from recsmith.training.job.card import CARD, described, keep_files, write_card
+from recsmith.training.job.card import (
+    CARD,
+    BlockDigest,
+    block_digests,
+    check_weights,
+    described,
+    fingerprint_of,
+    keep_files,
+    write_card,
+)
 from recsmith.training.job.links import hosts_here
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.run import Run
@@ -74,8 +82,9 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
             array.flush()
     del arrays
     dist.barrier()
+    blocks = _blocks_together(partial)
     if dist.get_rank() == 0:
-        write_card(partial, raw)
+        write_card(partial, raw, blocks)
         if folder.exists():
             folder.rename(folder.with_name(folder.name + ".old"))
         partial.rename(folder)
@@ -99,10 +108,16 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
         write_card(partial, {**cast(Raw, raw), **card})
 
 
-def weights_digest(model: Path) -> str:
-    """A digest of the weights of an exported model."""
-    with (model / WEIGHTS).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+def check_together(model: Path) -> None:
+    """CorruptFile on every rank where the weights of an exported model are not those of its card; each reads a part."""
+    check_weights(model, fingerprint_of(_blocks_together(model)))
+
+
+def _blocks_together(model: Path) -> list[BlockDigest]:
+    """Digests of all blocks of the weights in a folder, each of which one rank has taken."""
+    found: list[list[BlockDigest]] = [[] for _ in range(dist.get_world_size())]
+    dist.all_gather_object(found, block_digests(model, dist.get_rank(), dist.get_world_size()))
+    return [each for part in found for each in part]
 
 
 def load_into(job: ShardedJob, file: Path) -> None:

@@ -20,8 +20,7 @@ from recsmith.files.writable import check_writable
 from recsmith.scoring.predictions import exact_scores
 from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import CARD, CopyOrigin, ModelCard, read_card
-from recsmith.training.job.export import weights_digest
+from recsmith.training.job.card import CARD, CopyOrigin, ModelCard, read_card, weights_digest
 from recsmith.training.results.serving import Predictor
 
 READ = 4096  # samples of a part

@@ -13,17 +13,17 @@ import filecmp
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from recsmith._types import Ints, noun
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Raw, Source, decode, dump_json, encode, read_json, source_text, write_text
+from recsmith.files import Source, decode, dump_json, encode, source_text, write_text
 from recsmith.files.nouns import read_raw
 from recsmith.files.writable import check_writable, whole_folder
-from recsmith.training.job.card import CARD, check_weights, found_model
+from recsmith.training.job.card import block_digests, fingerprint_of, found_model, weights_digest
 from recsmith.training.job.export import (
     TYPE_NAMES,
     WEIGHTS,
@@ -31,7 +31,6 @@ from recsmith.training.job.export import (
     make_tensor_file,
     opened_file,
     tensors_in,
-    weights_digest,
 )
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.units import format_size
@@ -87,9 +86,8 @@ def make_delta(old: Source, new: Source, output: Source, *, force: bool = False)
     """
     before, after, target = found_model(old), found_model(new), Path(source_text(output, "the folder of a delta"))
     _check_target(target, TOLD, force=force)
-    for model in (before, after):
-        check_weights(model, cast(Raw, read_json(str(model / CARD))))
     there, wanted = _tensors(before), _tensors(after)
+    base, result = weights_digest(before), weights_digest(after)
     arrays, newer = arrays_of(before / WEIGHTS, "r"), arrays_of(after / WEIGHTS, "r")
     numbers = {name: _changed_rows(arrays[name], newer[name]) for name in wanted
                if _by_rows(there.get(name), wanted[name])}  # fmt: skip
@@ -97,10 +95,8 @@ def make_delta(old: Source, new: Source, output: Source, *, force: bool = False)
                for name, whole in wanted.items()}  # fmt: skip
     with whole_folder(target) as folder:
         _write_changed(folder / CHANGED, changes, numbers, newer)
-        delta = Delta(
-            base=weights_digest(before), result=weights_digest(after), tensors=changes,
-            files=dict(_files(before, after, folder / FILES)),
-        )  # fmt: skip
+        files = dict(_files(before, after, folder / FILES))
+        delta = Delta(base=base, result=result, tensors=changes, files=files)
         write_text(str(folder / TOLD), dump_json({"schema": SCHEMA, **encode(delta)}))
     return delta
 
@@ -139,7 +135,7 @@ def apply_deltas(model: Source, deltas: Sequence[Source], output: Source, *, for
             if number:
                 shutil.rmtree(base)
             base = step
-        found = weights_digest(base)
+        found = fingerprint_of(block_digests(base))
         if found != digest:
             raise CorruptFile(f"'{folders[-1]}' is damaged: it makes a model with digest {found}, not {digest}")
         for each in base.iterdir():

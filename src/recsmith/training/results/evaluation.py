@@ -82,7 +82,7 @@ def evaluate_on_rank(run: Raw, model: str, where: str = "data.test") -> Raw:
     import torch.distributed as dist
 
     from recsmith.training.job.evaluating import score
-    from recsmith.training.job.export import WEIGHTS, load_into
+    from recsmith.training.job.export import WEIGHTS, check_together, load_into
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.plan import agreed_plan
     from recsmith.training.job.sharded import rank_device, shard
@@ -98,6 +98,7 @@ def evaluate_on_rank(run: Raw, model: str, where: str = "data.test") -> Raw:
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
     for system in systems():
         system.before_serving(sharded.model, card)
+    check_together(Path(model))
     load_into(sharded, Path(model) / WEIGHTS)
     batch_size = made.data.local_batch_size(dist.get_world_size())
     return encode(score(sharded, dataset, parts.features, batch_size, made))

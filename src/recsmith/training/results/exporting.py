@@ -8,7 +8,15 @@ from recsmith.data.columns.rows import RawRowReader
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, read_json, source_text
 from recsmith.files.writable import whole_folder
-from recsmith.training.job.card import CARD, ONNX_FILE, StoredTables, read_card, trained_model, write_card
+from recsmith.training.job.card import (
+    CARD,
+    ONNX_FILE,
+    StoredTables,
+    read_card,
+    trained_model,
+    weights_digest,
+    write_card,
+)
 
 
 def export_model(
@@ -37,6 +45,7 @@ def export_model(
     if tables == "fp32" and runtime == "torch":
         with whole_folder(target) as partial:
             shutil.copytree(model, partial, dirs_exist_ok=True)
+            weights_digest(partial)
         return names
 
     from recsmith.training.job.export import WEIGHTS
@@ -55,6 +64,7 @@ def export_model(
     from recsmith.training.results.quantised_tables import check_quantised, write_quantised
 
     check_quantised(card)
+    weights_digest(model)
     with whole_folder(target) as partial:
         shutil.copytree(model, partial, dirs_exist_ok=True, ignore=beside)
         write_quantised(model, partial, "fp16" if tables == "fp16" else "int8")

@@ -18,7 +18,7 @@ from recsmith.data.columns.rows import RawRowReader, Rows
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import CARD, ONNX_FILE, ModelCard, found_model, read_card
+from recsmith.training.job.card import CARD, ONNX_FILE, ModelCard, found_model, read_card, weights_digest
 from recsmith.training.job.export import WEIGHTS, opened_weights
 from recsmith.training.job.models import Task, build_task
 from recsmith.training.losses.settings import number_tasks
@@ -193,6 +193,7 @@ def load_model(folder: Source) -> Predictor:
     card = read_card(path)
     use_systems_of(card, str(path / CARD))
     _check_memory(path / WEIGHTS)
+    weights_digest(path)
     task = build_task(card.model, card.data, card.seed, tables_on="cpu" if card.tables == "fp32" else "meta")
     features, whole = features_of(task), {
         name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()

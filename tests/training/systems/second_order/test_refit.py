@@ -19,8 +19,7 @@ from support.systems import needs_systems
 from recsmith.data.batch import ValueMeaning
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Run, RunData, RunModel, evaluate, load_model, train
-from recsmith.training.job.card import CopyOrigin, read_card
-from recsmith.training.job.export import weights_digest
+from recsmith.training.job.card import CopyOrigin, read_card, weights_digest
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.command import refit_command
 from recsmith.training.systems.second_order.refit import refit

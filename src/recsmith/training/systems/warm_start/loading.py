@@ -15,7 +15,7 @@ from recsmith.data.same_data import check_same_data
 from recsmith.jobs.sharded_model import held_of
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.job.export import WEIGHTS, opened_file
+from recsmith.training.job.export import WEIGHTS, check_together, opened_file
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import loadable_rules, why_not_loadable
 from recsmith.training.job.preparing import PreparedRun
@@ -202,6 +202,7 @@ def _rearranged(run: Run, trained: Trained, plan: Plan) -> list[tuple[str, str]]
 def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:
     """Weights of an exported model."""
     assert trained.model is not None
+    check_together(trained.model)
     with opened_file(trained.model / WEIGHTS) as opened:
         for name, corner, tensor, _ in job.rows.shards():
             if name in match.moved:
