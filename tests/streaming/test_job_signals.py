@@ -115,6 +115,30 @@ def test_a_job_that_begins_where_another_ended_judges_its_data_from_the_first_lo
     assert 1 <= found[2].step <= 8, "since the first look, and not since a step of yesterday"
 
 
+def test_columns_that_stay_are_judged_from_the_first_look_where_others_come_and_go() -> None:
+    grown = JobLayout(("h", "g", "f"), ("e",), 3, ((1.0, 0.0, 0.0),) * 3, LAYOUT.labels)
+
+    def judged(fault: Change | None) -> list[Any]:
+        signals, chance = JobSignals(LAYOUT), np.random.default_rng(1)
+        assert run(signals, 60) == []
+        signals.relaid(grown)
+        signals.forget_job()
+        return [each for step in range(12) for each in signals.look(8 * step, with_columns(look(chance, fault), grown))]
+
+    assert judged(None) == []
+    for kind in ("constant_feature", "empty_feature", "label_rate", "frequent_id"):
+        assert kind in [each.kind for each in judged(FAULTS[kind][0])]
+
+
+def with_columns(sums: JobSums, layout: JobLayout) -> JobSums:
+    """The sums of a look, of features in another order with one that is like `f`, and of a dense column 3 times `d`."""
+    made, rows = JobSums(layout), [LAYOUT.features.index(name if name in "fg" else "f") for name in layout.features]
+    for name, part in made.parts.items():
+        part[...] = sums.parts[name][rows] if name in ("features", "bits", "buckets") else sums.parts[name]
+    made.dense *= 3
+    return made
+
+
 def test_what_no_cause_explains_is_told_by_its_signal() -> None:
     signals = JobSignals(LAYOUT)
     assert run(signals, 60) == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recsmith.streaming.column_levels import ColumnFault, ColumnLevels
-from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.plain_state import PlainState, places_of
 from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.likely_causes import with_cause
@@ -67,6 +67,13 @@ class Causes(PlainState):
     def forget_job(self) -> None:
         """Keep what is usual of the data alone: not what was told, nor rates and ranks."""
         self._calm, self._rates, self._late, self._waiting = {}, {}, [], {}
+
+    def relaid(self, layout: JobLayout) -> None:
+        """Go on with other columns, or another plan."""
+        before, self.layout = self.layout, layout
+        if (before.features, before.dense) != (layout.features, layout.dense):
+            self.levels = self.levels.with_layout(layout)
+            self.frequent = self.frequent.with_features(places_of(layout.features, before.features))
 
     def tell(self, kind: str, of: str) -> None:
         """Know that a fault was seen, here or elsewhere."""

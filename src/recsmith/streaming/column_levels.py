@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.plain_state import PlainState, places_of
 from recsmith.streaming.id_levels import IdShares, agreement
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.levels import Levels, Mask
@@ -55,6 +55,13 @@ class ColumnLevels(PlainState):
         self._parts = {part: slice(*starts[at : at + 2]) for at, part in enumerate(parts)}
         self.levels = Levels([f"{part}/{name}" for part, names in parts.items() for name in names])
         self.shares = IdShares(len(features))
+
+    def with_layout(self, layout: JobLayout) -> "ColumnLevels":
+        """The same of other columns. How labels go with all of them together is learned anew."""
+        made, before = ColumnLevels(layout), self.layout
+        made.levels = self.levels.with_names(made.levels.names, "all/")
+        made.shares = self.shares.with_features(places_of(layout.features, before.features))
+        return made
 
     def faults(self, sums: JobSums) -> Iterator[ColumnFault]:
         """What moved by this look."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from recsmith._random import unmixed
 from recsmith._types import Floats, Ints
 from recsmith.errors import CorruptFile
-from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.plain_state import PlainState, by_places
 from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BITS, FEATURE, JobSums
 
@@ -51,6 +51,14 @@ class FrequentIds(PlainState):
             found = one_id(self._usual[row], shares[row])
             if found is not None:
                 yield row, *found
+
+    def with_features(self, places: Ints) -> "FrequentIds":
+        """The same of features that stood at these places before, -1 of new ones."""
+        made, fresh = FrequentIds(len(places)), FrequentIds(1)
+        made._usual = by_places(self._usual, places, fresh._usual)
+        made._looks = by_places(self._looks, places, fresh._looks)
+        made._last = by_places(self._last, places, np.zeros((len(self._last), 1, BITS + 1), np.int64), 1)
+        return made
 
     def _learn(self, look: np.ndarray) -> None:
         """Learn a look (F, K + 1) that is older than those that are compared."""

@@ -8,9 +8,9 @@ F features, K buckets, D dense columns
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Floats, Ints
 from recsmith.errors import CorruptFile
-from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.plain_state import PlainState, by_places
 from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BUCKETS
 
@@ -23,11 +23,11 @@ LEAST = 1e-3  # of a variance of labels, below which nothing goes with them
 class IdShares(PlainState):
     """How many ids each bucket of each feature has as a rule, and with which labels."""
 
-    STATE = ("_kept", "_looks")
+    STATE = ("_kept", "_seen")
 
     def __init__(self, features: int) -> None:
         self._sums = np.zeros((features, 2, BUCKETS))  # ids and labels, older ones weighing less
-        self._looks = 0
+        self._looks = np.zeros(features, np.int64)  # of each feature
 
     def look(self, buckets: Floats, judged: Floats) -> tuple[Floats, Floats]:
         """(how far shares moved (F,), by how many deviations labels go with ids (F,)); NaN where it is not known yet.
@@ -40,8 +40,15 @@ class IdShares(PlainState):
         other = np.where(there, _moved(count, ids, known), np.nan)
         with_label = np.where(there & (self._looks >= LABEL_LOOKS), self._agreement(buckets, judged), np.nan)
         self._sums = KEPT * self._sums + buckets
-        self._looks = min(self._looks + 1, LABEL_LOOKS)
+        self._looks = np.minimum(self._looks + 1, LABEL_LOOKS)
         return other, with_label
+
+    def with_features(self, places: Ints) -> "IdShares":
+        """The same of features that stood at these places before, -1 of new ones."""
+        made, fresh = IdShares(len(places)), IdShares(1)
+        made._sums = by_places(self._sums, places, fresh._sums)
+        made._looks = by_places(self._looks, places, fresh._looks)
+        return made
 
     def _agreement(self, buckets: Floats, judged: Floats) -> Floats:
         """How far labels are from chance in the direction of what their buckets had, in deviations of chance (F,)."""
@@ -57,6 +64,16 @@ class IdShares(PlainState):
         own = labels.sum(1, keepdims=True) / ids
         found, spread = (more * (labels - own * count)).sum(1), np.sqrt((more * more * count).sum(1) * variance)
         return np.where(spread > 0, found / np.maximum(spread, 1e-300), np.nan)
+
+    @property
+    def _seen(self) -> list[int]:
+        return self._looks.tolist()
+
+    @_seen.setter
+    def _seen(self, looks: list[int]) -> None:
+        if len(looks) != len(self._looks):
+            raise CorruptFile("state of a watched job counts looks of other features; it is damaged")
+        self._looks = np.array(looks, np.int64)
 
     @property
     def _kept(self) -> str:

@@ -59,7 +59,7 @@ class JobSignals(PlainState):
     def __init__(
         self, layout: JobLayout, *, kinds: tuple[str, ...] = KINDS, watched: tuple[str, ...] | None = None
     ) -> None:
-        self.layout, self.kinds = layout, kinds
+        self.layout, self.kinds, self.watched = layout, kinds, watched
         self.missing: str | None = None  # why hot sets and drifts are not watched
         names = [name for name in SIGNALS if name in kinds]
         self.series = NamedStates({name: made for name in names if (made := self._made(name)) is not None})
@@ -73,8 +73,12 @@ class JobSignals(PlainState):
         self._step, self._every = 0, 0  # of the look before, and steps between that and this one
 
     def relaid(self, layout: JobLayout) -> None:
-        """Go on with the same features under another plan."""
-        self.layout = self.causes.layout = layout
+        """Go on under another plan, or with other columns: what is usual of those that stay is known."""
+        if layout.features != self.layout.features and "hot_set" in self.kinds:
+            fresh = self._hot_sets(layout.features if self.watched is None else self.watched)
+            self.hot = NamedStates({name: self.hot.get(name, each) for name, each in fresh.items()})
+        self.layout = layout
+        self.causes.relaid(layout)
 
     def forget_job(self) -> None:
         """Keep what is usual of the data and of predictions alone, for a job that begins where this one ended."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from recsmith._types import Ints
 from recsmith.errors import CorruptFile
-from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.plain_state import PlainState, by_places
 from recsmith.streaming.hot_sets import packed, unpacked
 
 BITS, PART = 2**13, 32  # of a feature; of so many ids one is looked at; powers of 2
@@ -40,8 +40,17 @@ class KnownIds(PlainState):
         self._read[rows, bits] = 1
         if self._known is None:
             return np.zeros((features, 2), np.int64)
+        there = np.any(self._known, axis=1)[rows]  # of a feature that was not read, all ids would be new
+        rows, bits = rows[there], bits[there]
         new = rows[self._known[rows, bits] == 0]
         return np.column_stack([np.bincount(rows, minlength=features), np.bincount(new, minlength=features)])
+
+    def with_features(self, places: Ints) -> "KnownIds":
+        """The same of features that stood at these places before, -1 of new ones."""
+        made, fresh = KnownIds(len(places)), np.zeros((1, BITS), np.uint8)
+        made.looks, made._read = self.looks, by_places(self._read, places, fresh)
+        made._known = None if self._known is None else by_places(self._known, places, fresh)
+        return made
 
     def look(self, merge: Callable[[Bits], Bits]) -> None:
         """A look is over; at the end of a period its ids become those that are known. merge: bits of all ranks."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from recsmith._types import Floats, Ints
 from recsmith.errors import CorruptFile
-from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.detectors.plain_state import PlainState, by_places, places_of
 from recsmith.streaming.hot_sets import packed, unpacked
 
 WARM = 25  # values of a level whose mean and deviation it begins with
@@ -100,6 +100,15 @@ class Levels(PlainState):
     def told(self, places: Ints) -> None:
         """Begin to add up anew."""
         self._sums[:, places], self._looks[:, places], self._totals[:, places] = 0.0, 0, 0.0
+
+    def with_names(self, names: Sequence[str], anew: str) -> "Levels":
+        """The same of other names; what is usual of new ones is not known, and is learned of one anew."""
+        made, places, fresh = Levels(names), places_of(names, self.names), Levels(("",))
+        places[names.index(anew)] = -1
+        for name in (*NUMBERS, "seen", "_looks"):
+            kept = getattr(self, name)
+            setattr(made, name, by_places(kept, places, getattr(fresh, name), kept.ndim - 1))
+        return made
 
     @property
     def _kept(self) -> list[str]:

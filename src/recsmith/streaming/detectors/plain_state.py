@@ -1,8 +1,11 @@
 """State of detectors as JSON data: the fields that change, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
+from recsmith._types import Ints
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw
 
@@ -41,6 +44,19 @@ class NamedStates(dict[str, Any]):
         for name, part in self.items():
             if name in raw:
                 part.from_raw(raw[name])
+
+
+def places_of(names: Sequence[str], before: Sequence[str]) -> Ints:
+    """Where each name stood before (n,); -1 of new ones."""
+    there = {name: place for place, name in enumerate(before)}
+    return np.array([there.get(name, -1) for name in names], np.int64)
+
+
+def by_places(kept: Any, places: Ints, fresh: Any, axis: int = 0) -> Any:
+    """An array of what was kept, in the order of `places_of`; new names have theirs of `fresh`, which has one place."""
+    new = np.expand_dims(places < 0, [each for each in range(np.ndim(kept)) if each != axis])
+    padded = np.concatenate([kept, fresh], axis)
+    return np.where(new, fresh, np.take(padded, places, axis))
 
 
 def _has_state(value: Any) -> bool:

@@ -143,8 +143,9 @@ class TestAnomalies(WatcherContract):
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            ({"version": 1}, "begins anew: its state is of version 1, not 3"),
+            ({"version": 1}, "begins anew: its state is of version 1, not 4"),
             ({"features": ["f7"]}, "begins anew: its state is of other features"),
+            ({"labels": ["sold"]}, "begins anew: its state is of other labels"),
             ({"every": 8}, "begins anew: its state is of looks every 8 steps, not 2"),
             ({"signals": {}}, "begins anew: state of JobSignals holds nothing instead of"),
             ({"samples": [{}]}, "begins anew: state of SeenSamples holds nothing instead of"),
@@ -172,7 +173,12 @@ class TestAnomalies(WatcherContract):
         assert self.said == ["watch: a look every 2 steps; what is usual is known from 8 looks of 'monday'"]
         strange.begin_after({**raw, "features": ["f7"]}, "monday")
         strange.look(contract.seen(1, tmp_path))
-        assert self.said[2] == "watch: begins anew: its state is of other features"
+        assert self.said[1:] == [*self.said[:1], "watch: is new, and learned first: 'f'; is gone: 'f7'"]
+        del raw["signals"]["hot"]
+        strange = self.make(tmp_path)
+        strange.begin_after({**raw, "features": ["f7"]}, "monday")
+        strange.look(contract.seen(1, tmp_path))
+        assert self.said[-1].startswith("watch: begins anew: state of JobSignals holds")
 
     def test_the_end_of_a_short_day_is_judged_and_a_good_one_is_calm(self, tmp_path: Path) -> None:
         chance, yesterday = np.random.default_rng(0), AnomalyWatcher(sketch_every=0)

@@ -79,9 +79,13 @@ class Watch(System):
         settings.check_features(schema.feature_names)
         states, path = first_of(each.watched_before(run) for each in systems()) or ({}, "")
         state = states.get(ANOMALIES, {})
-        problem = settings.why_anew(state, schema.feature_names, schema.dense)
-        told = settings.told_from(steps, 0 if problem else state["signals"]["_looks"], path)
-        return (f"watch: {told}", *([f"watch: begins anew: {problem}"] if state and problem else []))
+        problem = settings.why_anew(state, schema.labels)
+        told = [settings.told_from(steps, 0 if problem else state["signals"]["_looks"], path)]
+        if problem:
+            told += [f"begins anew: {problem}"] if state else []
+        elif columns := settings.told_columns(state, schema.feature_names, schema.dense):
+            told.append(columns)
+        return [f"watch: {each}" for each in told]
 
 
 SYSTEM = Watch()

@@ -13,8 +13,10 @@ from recsmith.data import Batch
 from recsmith.data.deduplication import expanded
 from recsmith.errors import CorruptFile, MissingExtra
 from recsmith.files import Raw
+from recsmith.streaming.detectors.plain_state import places_of
 from recsmith.streaming.job_signals import KINDS, ROWS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
+from recsmith.streaming.known_ids import KnownIds
 from recsmith.streaming.repeats import MOST, SeenSamples
 from recsmith.streaming.sketch_files import SketchFiles
 from recsmith.training.job.job import TrainingJob, log_wish
@@ -141,6 +143,8 @@ class AnomalyWatcher(Watcher):
         raw, path = (self._raw, "") if self._raw is not None or self._before is None else self._before
         if raw is not None and (problem := self._go_on(raw, layout, path)):
             notes.append(f"begins anew: {problem}")
+        elif raw is not None and (told := wanted.told_columns(raw, layout.features, layout.dense)):
+            notes.append(told)
         self._raw = self._before = None
         for note in (wanted.told_from(job.total_steps, self.signals.looks, path or str(job.output)), *notes):
             job.log.say({"note": f"watch: {note}"})
@@ -235,7 +239,8 @@ class AnomalyWatcher(Watcher):
             signals["hot"][name]["_counts"] = counts
         return {
             "version": VERSION, "every": self.settings.every, "features": list(layout.features),
-            "dense": list(layout.dense), "sums": sums, "signals": signals, "acted": self._acted,
+            "dense": list(layout.dense), "labels": list(layout.labels),
+            "sums": sums, "signals": signals, "acted": self._acted,
             "samples": gathered(self.samples.to_raw(), group), "columns": gathered(self.columns.mine(), group),
             "known": self.columns.known.merged(lambda bits: merged_bits(bits, group)).to_raw(),
         }  # fmt: skip
@@ -255,12 +260,18 @@ class AnomalyWatcher(Watcher):
         """
         assert self.signals is not None
         assert self._job is not None
-        if (problem := self.settings.why_anew(raw, layout.features, layout.dense)) is not None:
+        if (problem := self.settings.why_anew(raw, layout.labels)) is not None:
             return problem
+        if not path and self.settings.told_columns(raw, layout.features, layout.dense):
+            return "its state is of other features"
         rank = dist.get_rank()
         try:
+            before = replace(layout, features=tuple(raw["features"]), dense=tuple(raw["dense"]))
+            self.signals, known = self._new_signals(before), KnownIds(len(before.features))
             self.signals.from_raw(raw["signals"])
-            self.columns.known.from_raw(raw["known"])
+            self.signals.relaid(layout)
+            known.from_raw(raw["known"])
+            self.columns.known = known.with_features(places_of(layout.features, before.features))
             if path:
                 self.signals.forget_job()
             else:

@@ -12,7 +12,7 @@ from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
 
 MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
-VERSION = 3  # of the state that checkpoints keep
+VERSION = 4  # of the state that checkpoints keep
 ANOMALIES = "anomalies"  # the watcher that it stands for
 AUTO, NONE = "auto", "none"  # what a run may say in place of settings
 MOST_IDS = 2**20  # of a feature in a look: more than that is no sample any more
@@ -63,14 +63,20 @@ class WatchSettings:
             ),
         )
 
-    def why_anew(self, raw: Raw, features: Sequence[str], dense: Sequence[str]) -> str | None:
-        """Why a watch of such columns begins anew beside a state; None where it goes on from it."""
+    def why_anew(self, raw: Raw, labels: Sequence[str]) -> str | None:
+        """Why a watch of such labels begins anew beside a state; None where it goes on from it."""
         if raw.get("version") != VERSION:
             return f"its state is of version {raw.get('version')}, not {VERSION}"
-        if (raw.get("features"), raw.get("dense")) != (list(features), list(dense)):
-            return "its state is of other features"
+        if raw.get("labels") != list(labels):
+            return "its state is of other labels"
         looked = raw.get("every", self.every)  # means of more steps vary less
         return None if looked == self.every else f"its state is of looks every {looked} steps, not {self.every}"
+
+    def told_columns(self, raw: Raw, features: Sequence[str], dense: Sequence[str]) -> str | None:
+        """Which columns are new beside a state that goes on, and which are gone; None where all stay."""
+        before, now = {*raw["features"], *raw["dense"]}, {*features, *dense}
+        found = (("is new, and learned first:", now - before), ("is gone:", before - now))
+        return "; ".join(f"{what} {', '.join(map(repr, sorted(names)))}" for what, names in found if names) or None
 
     def told_from(self, steps: int | None, before: int = 0, path: str = "") -> str:
         """From which step on something can be told, of a job of so many.
