@@ -71,6 +71,7 @@ class SystemContract:
             "tables_rest": record.tables_rest(run), "needs_step": record.needs_step(run),
             "bytes_of_number": record.bytes_of_number(run), "more_bytes": record.more_bytes(run, placed),
             "attached": record.attached(run, None), "kernel_facts": record.kernel_facts(run, placed),
+            "watched_before": record.watched_before(run),
             "start_facts": record.start_facts(run, placed), "start_lines": record.start_lines(run, placed),
             "trained_runs": record.trained_runs(run), "describe": record.describe(run),
         }  # fmt: skip

@@ -42,7 +42,8 @@ class WatcherContract:
         assert watcher.every >= 1
         for step in range(watcher.every, 30 * watcher.every, watcher.every):
             wish = watcher.look(seen(step, tmp_path))
-            assert wish is None or (isinstance(wish, Wish) and wish.what in get_args(What) and wish.because)
+            assert _is_known(wish)
+        assert _is_known(_end(watcher, 29 * watcher.every, tmp_path))
         watcher.close(None)
 
     def test_its_state_is_json_and_another_goes_on_from_it(self, tmp_path: Path) -> None:
@@ -56,3 +57,26 @@ class WatcherContract:
             assert other.to_raw() == raw
         for each in (watcher, other):
             each.close(ValueError("the job failed"))
+
+    def test_the_next_day_begins_with_what_it_kept(self, tmp_path: Path) -> None:
+        """The next day begins with what it kept."""
+        day, other = self.make(tmp_path), self.make(tmp_path / "other")
+        for step in range(day.every, 5 * day.every, day.every):
+            day.look(seen(step, tmp_path))
+        _end(day, 4 * day.every, tmp_path)
+        raw = day.to_raw()
+        if raw is not None and hasattr(other, "begin_after"):
+            other.begin_after(json.loads(json.dumps(raw)), "monday")
+        other.look(seen(other.every, tmp_path / "other"))
+        assert _is_known(_end(other, other.every, tmp_path / "other"))
+        for each in (day, other):
+            each.close(None)
+
+
+def _end(watcher: Any, step: int, folder: Path) -> object:
+    """What it asks for at the end of a job, at which it sees the last step once more."""
+    return watcher.look_at_end(seen(step, folder)) if hasattr(watcher, "look_at_end") else None
+
+
+def _is_known(wish: object) -> bool:
+    return wish is None or (isinstance(wish, Wish) and wish.what in get_args(What) and bool(wish.because))

@@ -108,7 +108,7 @@ def train_prepared(
                     break
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
-        if left_by != END:
+        if left_by != END or job.progress.step == job.total_steps:  # then nothing is left to train after the signal
             watchers.look_at_end(job)
         _agreed_at_the_end(job, watchers)
         if times.steps and job.progress.scores is None and left_by != END:  # fewer steps than metrics.every

@@ -1,6 +1,8 @@
 """Watchers: each keeps the contract; what one rank asks for, all do at the same step, and say why."""
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,10 +139,15 @@ class Asks(Watcher):
 
 
 class Fails(Watcher):
-    """Refuses all that was trained, at the end."""
+    """Refuses all that was trained, at the end. ended: the step at which the job is asked to end, too."""
+
+    def __init__(self, *, ended: int | None = None) -> None:
+        self.ended = ended
 
     def look(self, seen: Seen) -> None:
-        """Look at nothing before."""
+        """Ask this process to end."""
+        if seen.step == self.ended:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def look_at_end(self, seen: Seen) -> Wish:
         """Refuse it."""
@@ -206,6 +213,17 @@ def test_a_watcher_that_fails_at_the_end_makes_no_model_nor_does_the_same_comman
         train(longer)
     assert not (tmp_path / "out/model").exists()
     assert train(replace(longer, watchers=()))["complete"]
+
+
+def test_a_job_that_a_signal_ends_at_its_last_step_is_judged_and_before_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    watcher = {"name": f"{HERE}:Fails", "ended": 4}
+    run = a_run(tmp_path / "out", watcher, checkpoint=Checkpointing(every=4), steps=8, ranks=1)
+    assert not train(run)["complete"]
+    with pytest.raises(RecSmithError, match=r"\Ano\Z"):
+        train(replace(run, watchers=({**watcher, "ended": 8},)))
 
 
 def test_training_stops_well_where_a_watcher_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
