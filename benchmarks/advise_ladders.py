@@ -27,9 +27,9 @@ class Rung:
 
 
 RUNGS = (
-    Rung("equal ids once", "b200:8x2", 0.26, CONFIGURATION),
-    Rung("equal ids once", "b200:8", 0.14, CONFIGURATION),
-    Rung("fp16 and bf16 between devices", "b200:8", 0.06, CONFIGURATION),
+    Rung("equal ids once", "mi350x:8x2", 0.26, CONFIGURATION),
+    Rung("equal ids once", "mi350x:8", 0.14, CONFIGURATION),
+    Rung("fp16 and bf16 between devices", "mi350x:8", 0.06, CONFIGURATION),
 )  # from the largest on
 
 

@@ -10,16 +10,18 @@ from prediction.test_models import a_plan
 import recsmith
 from recsmith.cli.app import app
 from recsmith.clusters import load_cluster
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, save_plan
-from recsmith.prediction.formulas import MATRIX_FLOPS, formula_graph, history_parts
+from recsmith.prediction.formulas import LAUNCHES_S, MATRIX_FLOPS, formula_graph, history_parts
 from recsmith.prediction.histories import HistoryWork
 from recsmith.prediction.models import Model, load_model
 from recsmith.prediction.predictions import predict_model
 from recsmith.prediction.what_if import parse_what_ifs
+from recsmith.workloads import Workload, load_workload
 
 
-def plan_of(workload: str, cluster: str, **words: Any) -> Plan:
+def plan_of(workload: str | Workload, cluster: str, **words: Any) -> Plan:
     return recsmith.plan(workload, cluster, planner="size_greedy", **words).plan
 
 
@@ -33,9 +35,9 @@ def test_the_whole_step_of_dlrm_v4_is_its_tables_and_its_layers(v4: Plan) -> Non
     assert batch == 1024
     assert sum(found.terms.values()) == pytest.approx(found.step_s)
     assert found.step_s > v4.cost.step_s
-    assert {"attention", "products", "gates and norms", "jagged copies", "all_to_all"} <= set(found.terms)
+    assert {"attention", "products", "gates and norms", "around layers", "all_to_all"} <= set(found.terms)
     assert len(found.ranks) == 32
-    assert "nothing was measured on mi355x" in found.notes[0]
+    assert "none of mi355x was published" in found.notes[0]
     slower = predict_model("dlrm-v4", plan=v4, what_ifs=parse_what_ifs("link=0.5x"))[0][1]
     assert slower.step_s - found.step_s == pytest.approx(found.terms["all_to_all"])
 
@@ -67,31 +69,49 @@ def test_on_a_cpu_a_sum_stands_in_for_templates() -> None:
 
 
 def test_a_device_without_figures_is_refused_and_a_model_may_say_them(v4: Plan) -> None:
-    unknown = replace(v4, cluster=replace(v4.cluster, device=replace(v4.cluster.device, name="own")))
+    unknown, known = (
+        replace(v4, cluster=replace(v4.cluster, device=replace(v4.cluster.device, name=name)))
+        for name in ("own", "b200")
+    )
     with pytest.raises(UsageError, match=r"matrix units of device 'own' are .* give the model's file matrix_flops"):
         formula_graph(load_model("dlrm-v4"), unknown, None)
-    told = replace(load_model("dlrm-v4"), matrix_flops=MATRIX_FLOPS["mi355x"])
-    assert formula_graph(told, unknown, None)[0].ranks == formula_graph(load_model("dlrm-v4"), v4, None)[0].ranks
+    told = replace(load_model("dlrm-v4"), matrix_flops=MATRIX_FLOPS["b200"])
+    assert formula_graph(told, unknown, None)[0].ranks == formula_graph(load_model("dlrm-v4"), known, None)[0].ranks
 
 
 @pytest.mark.parametrize(
     ("name", "samples", "positions", "pairs", "blocks", "whole", "measured", "low", "high"),
     [
         ("h100", 32, 99e3 / 32, 1024**2 + 4096 * 1024, 5, False, 9.30e-3, 0.95, 1.05),  # that the shares are of
-        ("mi350x", 1024, 2.727e6 / 1024, (2.727e6 / 1024) ** 2, 1, True, 160.31e-3, 0.5, 1.0),
+        ("mi350x", 1024, 2.727e6 / 1024, (2.727e6 / 1024) ** 2, 1, True, 160.31e-3, 0.75, 1.0),
     ],
 )
-def test_formulas_are_within_a_factor_of_two_of_what_was_published(
+def test_formulas_of_layers_are_within_a_quarter_of_what_was_published(
     name: str, samples: int, positions: float, pairs: float, blocks: int, whole: bool, measured: float,
     low: float, high: float,
 ) -> None:  # fmt: skip
-    products = ((positions, 2048, 512), (positions, 512, 512)) * blocks
+    products = ((positions, 2048, 512), (positions, 512, 1536)) * blocks
     work = HistoryWork(
         products=products, blocks=blocks, heads=4, keys=128, values=128, positions=positions, pairs=pairs, width=512
     )
     parts = history_parts(work, samples, MATRIX_FLOPS[name], load_cluster(f"{name}:8").device)
-    found = sum(part.forward_s + whole * part.backward_s for part in parts if part.term != "jagged copies")
+    found = sum(part.forward_s + whole * part.backward_s for part in parts if part.term != "around layers")
     assert low < found / measured < high
+
+
+@pytest.mark.parametrize(("cluster", "published"), [("mi350x:8", 741e-3), ("mi350x:8x4", 811e-3)])
+def test_the_steps_of_the_runs_that_the_reference_publishes(cluster: str, published: float) -> None:
+    plan = plan_of(replace(load_workload("dlrm-v4"), index_dedup="on"), cluster)
+    [(_, found)] = predict_model("dlrm-v4", plan=plan)
+    assert 0.85 < found.step_s / published < 1.15
+    assert found.terms["rows of sequences"] == pytest.approx(sequence_seconds(plan.workload, plan.cluster))
+
+
+def test_a_host_launches_kernels_more_slowly_than_devices_do_them_for_few_samples(v4: Plan) -> None:
+    few, many = (found for _, found in predict_model("dlrm-v4", plan=v4, batches=(8, 1024)))
+    assert few.step_s == pytest.approx(LAUNCHES_S * 3, rel=0.01)
+    assert "launches" in few.terms
+    assert "launches" not in many.terms
 
 
 def test_the_command_tells_a_step_of_a_cluster(tmp_path: object, v4: Plan) -> None:
@@ -99,4 +119,5 @@ def test_the_command_tells_a_step_of_a_cluster(tmp_path: object, v4: Plan) -> No
     found = CliRunner().invoke(app, ["predict", "dlrm-v4", "--plan", f"{tmp_path}/plan.json"])
     assert found.exit_code == 0, found.output
     assert "attention" in found.output
-    assert "within a factor of two" in " ".join(found.output.split())
+    assert "of formulas" in found.output
+    assert "none of mi355x was published" in " ".join(found.output.split())

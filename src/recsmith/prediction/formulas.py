@@ -1,9 +1,8 @@
 """The step of a described model on a cluster that nobody measured: tables by the plan's cost model, layers by formulas.
 
-Layers take operations over what matrix units reach, and bytes over what device memory reaches. Both shares are of one
-published profile of HSTU on an H100, forward; of another, a layer of dlrm-v4 on an MI350X, forward and backward, these
-formulas say 0.54 of what was measured (docs/sequences.md). So they tell what a step is made of, and its
-length within a factor of two.
+Layers take operations over what matrix units reach, and bytes over what device memory reaches. What they reach is of
+published profiles of HSTU: one of an H100, and traced steps of MLPerf's reference on B200 and MI350X. Whole steps that
+others published, and that nothing was fitted to, judge the sum (docs/sequences.md, benchmarks/hstu_formulas.py).
 
 B samples of a rank, W ranks
 """
@@ -14,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from recsmith.clusters import Device
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan
@@ -25,22 +25,42 @@ from recsmith.prediction.speeds import layers_s
 
 # Products and sums a second of matrix units in bf16 without sparsity: pytorch/torchtitan, get_peak_flops (with pull
 # request 4779 for mi350x and mi355x); SemiAnalysis and NVIDIA/Megatron-LM issue 1276 (989 of an H100 SXM);
-# PrimeIntellect-ai/prime-rl pull request 1722 (mi300x, mi325x).
+# PrimeIntellect-ai/prime-rl pull requests 1722 (mi300x, mi325x) and 3168 (b300, gb200, gb300).
 MATRIX_FLOPS = {
     "a100-40": 3.12e14, "a100-80": 3.12e14, "h100": 9.89e14, "h200": 9.89e14, "b200": 2.25e15,
+    "b300": 2.25e15, "gb200": 2.5e15, "gb300": 2.5e15,
     "mi300x": 1.307e15, "mi325x": 1.307e15, "mi350x": 2.3e15, "mi355x": 2.5e15,
 }  # fmt: skip
-# Shares of these that Triton's kernels of HSTU reached on an H100 (meta-recsys/generative-recommenders issue 530: five
-# layers, 99 thousand positions, 9.30 ms forward: 39.8 % products, 39.1 % attention, the rest other kernels).
-PRODUCTS, ATTENTION, MEMORY = 0.35, 0.24, 0.8
+# Shares of these that kernels of HSTU reached on an H100 (meta-recsys/generative-recommenders issue 530: five layers,
+# 99 thousand positions, 9.30 ms forward: 39.8 % products, 39.1 % attention, the rest other kernels). Products of a
+# traced step of MLPerf's reference took 138.4 ms on MI350X and 77.1 ms on B200, whose peaks are nearly the same
+# (chriscai-amd/training, branch jiawei/dlrmv4_opt at ad52cb1, recommendation/docs/perf_opt.md).
+PRODUCTS, ATTENTION, MEMORY = 0.50, 0.24, 0.8
+AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
+PRODUCTS_ON_AMD = 0.28
 BF16_BYTES, FP32_BYTES = 2, 4
 CAUSAL = 0.5  # of the pairs of positions, which kernels of attention multiply
-PRODUCTS_BACK, ATTENTION_BACK, MOVED_BACK = 2.0, 2.5, 2.0  # times forward; attention computes its scores again
+PRODUCTS_BACK, MOVED_BACK = 2.0, 2.0  # times forward
+ATTENTION_BACK = 4.5  # times forward: 4.4 in the traced step on MI350X, 4.68 on B200
+# Fitted to the step on B200, 558 ms: what is done with a column of a position outside of layers, counted as reads and
+# writes of fp32 each way for each sequence: casts, copies, dropout, encoders, codecs, and 14 % of that step in which
+# devices waited for their host or copied its batch.
+AROUND_PASSES = 42
+# Of a block, fitted to 52 ms a step of 32 samples on 8 MI350X with five (mlcommons/training, recommendation_v4/docs/
+# training_recipe.md at 671e7e6): kernels of small batches are done before their host has launched the next.
+LAUNCHES_S = 10.4e-3
 OPTIMIZER_PASSES = 7  # over numbers of fp32: Adam reads weight, gradient and two moments, and writes three
 ERROR = (
-    "of formulas, within a factor of two: tables as cost model {model} prices them, layers by operations and bytes of "
-    "{device} at the shares that one published profile of an H100 reached; nothing was measured on {device}"
+    "of formulas: tables as cost model {model} prices them, layers by operations and bytes of {device} at the shares "
+    "of its peaks that published profiles reached; {checked}"
 )
+# Of whole steps that others published and that nothing was fitted to (benchmarks/hstu_formulas.py), and their devices.
+CHECKED = {
+    True: ("12 published steps of MLPerf's HSTU are told 0.56 to 1.32 times as long as they were, 10 of them 0.75 to "
+           "1.01 times", ("mi350x", "b200", "gb300")),
+    False: ("4 published steps of MLPerf's tuned DLRM-v2 are told 1.26 to 1.51 times as long as they were",
+            ("h100", "h200", "b200")),
+}  # fmt: skip
 ON_CPU = (
     "a sum: tables as cost model {model} prices them, since templates know tables that are whole or cut by columns, "
     "and layers as the machine's kernels"
@@ -80,8 +100,9 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
     device, ranks, samples = plan.cluster.device, plan.cluster.world_size, workload.batch_size
     shapes = shapes_of_model(model, plan)
     numbers = numbers_of(shapes)
-    parts = _layers(model, plan, shapes, samples)
-    told = (ON_CPU if device.kind == "cpu" else ERROR).format(model=named, device=device.name)
+    rows = LayerPart("rows of sequences", sequence_seconds(workload, plan.cluster), 0.0)
+    parts = [*([rows] if rows.forward_s else []), *_layers(model, plan, shapes, samples)]
+    told = ON_CPU.format(model=named) if device.kind == "cpu" else _error(model, named, device.name)
     everybody = tuple(range(ranks))
     met = [
         ("all_to_all", 0.0, max(each.forward_comm_s for each in cost)),
@@ -94,12 +115,23 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
         if ranks > 1
     )
     update = OPTIMIZER_PASSES * FP32_BYTES * numbers / (MEMORY * device.hbm_bandwidth)
+    if model.kind in HISTORIES and device.kind != "cpu":
+        computed = max(each.forward_compute_s + each.backward_compute_s for each in cost) + update
+        computed += sum(each.forward_s + each.backward_s for each in parts)
+        waited = LAUNCHES_S * model.blocks - computed - sum(seconds for _, _, seconds in met[:2])
+        parts = [*([LayerPart("launches", waited, 0.0)] if waited > 0 else []), *parts]
     tapes = [
         tuple(_tape(each.forward_compute_s, each.backward_compute_s, parts, update, several=ranks > 1)) for each in cost
     ]
     graph = Graph(ranks=tuple(tapes), collectives=collectives, lanes=len(collectives) or 1, batch_size=samples)
     check_graph(graph)
     return graph, told
+
+
+def _error(model: Model, cost_model: str, device: str) -> str:
+    checked, devices = CHECKED[model.kind in HISTORIES]
+    checked += "" if device in devices else f"; none of {device} was published"
+    return ERROR.format(model=cost_model, device=device, checked=checked)
 
 
 def _tape(
@@ -143,7 +175,7 @@ def history_work(model: Model, plan: Plan) -> HistoryWork:
     longest = max(each.pooling_factor for table in tables for each in table.features)
     n, width = float(model.history or longest), max(table.embedding_dim for table in tables)
     wide, narrow = model.heads * model.linear_dim, model.heads * model.attention_dim
-    block = [(n, 2 * (wide + narrow), width), (n, width, wide)]
+    block = [(n, 2 * (wide + narrow), width), (n, width, model.output_streams * wide)]
     head = [(1.0, out, inward) for inward, out in pairwise((width, *model.top, 1))]
     return HistoryWork(
         products=(*block * model.blocks, *head), blocks=model.blocks, heads=model.heads, keys=model.attention_dim,
@@ -172,13 +204,13 @@ def _layers(model: Model, plan: Plan, shapes: Sequence[Sequence[int]], batch: in
 def history_parts(
     work: HistoryWork, batch: int, flops: float, device: Device, *, sequences: int = 1
 ) -> list[LayerPart]:
-    """What layers of `hstu` take of a batch. sequences: whose rows are copied to where their positions are."""
+    """What layers of `hstu` take of a batch. sequences: whose rows are put to where their positions are."""
     products = sum(2 * rows * out * inward for rows, out, inward in work.products)
     attention = CAUSAL * 2 * (work.keys + work.values) * work.heads * work.pairs * work.blocks
     wide = work.heads * work.values
     gated = BF16_BYTES * work.blocks * work.positions * (5 * work.width + 5 * wide)  # norms, gates, shortcuts
-    jagged = 2 * FP32_BYTES * work.positions * work.width * sequences
-    return _parts(batch * products, batch * attention, batch * gated, batch * jagged, flops, device)
+    around = AROUND_PASSES * FP32_BYTES * work.positions * work.width * sequences
+    return _parts(batch * products, batch * attention, batch * gated, batch * around, flops, device)
 
 
 def _matrices(shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -186,13 +218,13 @@ def _matrices(shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
 
 
 def _parts(
-    products: float, attention: float, gated: float, jagged: float, flops: float, device: Device
+    products: float, attention: float, gated: float, around: float, flops: float, device: Device
 ) -> list[LayerPart]:
     """Seconds of operations, and of bytes."""
-    memory = MEMORY * device.hbm_bandwidth
+    memory, reached = MEMORY * device.hbm_bandwidth, flops * (PRODUCTS_ON_AMD if device.name in AMD else PRODUCTS)
     made = [
-        LayerPart("jagged copies", jagged / memory, jagged / memory),
-        LayerPart("products", products / (PRODUCTS * flops), PRODUCTS_BACK * products / (PRODUCTS * flops)),
+        LayerPart("around layers", around / memory, around / memory),
+        LayerPart("products", products / reached, PRODUCTS_BACK * products / reached),
         LayerPart("attention", attention / (ATTENTION * flops), ATTENTION_BACK * attention / (ATTENTION * flops)),
         LayerPart("gates and norms", gated / memory, MOVED_BACK * gated / memory),
     ]

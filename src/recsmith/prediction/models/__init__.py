@@ -22,9 +22,10 @@ class Model:
     dense_features: columns of the dense input. bottom, top: layers of dlrm and dlrm_dcn, without their last ones, which
     follow from the tables' columns and from the one label. cross_layers, cross_rank: of dlrm_dcn. layers: hidden ones
     of mlp. blocks, width, heads, hidden, sequence: of transformer. blocks, heads, attention_dim, linear_dim, top: of
-    hstu, whose width is that of its tables. history: its positions in the mean; None: ids of the longest feature of the
-    plan. joined: features whose rows are put together to one sequence. matrix_flops: products and sums a second of the
-    device, for devices of which no figure is known.
+    hstu, whose width is that of its tables. output_streams: what its output projection reads side by side, of
+    linear_dim columns a head: 1, or 3 where gate and input stand beside what attention gives. history: its positions in
+    the mean; None: ids of the longest feature of the plan. joined: features whose rows are put together to one
+    sequence. matrix_flops: products and sums a second of the device, for devices of which no figure is known.
     """
 
     kind: ModelKind
@@ -43,13 +44,14 @@ class Model:
     sequence: int = 16
     attention_dim: int = 128
     linear_dim: int = 128
+    output_streams: int = 1
     history: int | None = None
     joined: tuple[str, ...] = ()
     matrix_flops: float | None = None
 
     def __post_init__(self) -> None:
         single = ("batch_size", "dense_features", "cross_layers", "cross_rank", "blocks", "width", "heads", "hidden",
-                  "sequence", "attention_dim", "linear_dim")  # fmt: skip
+                  "sequence", "attention_dim", "linear_dim", "output_streams")  # fmt: skip
         sizes = [(name, getattr(self, name)) for name in single]
         sizes += [(name, each) for name in ("bottom", "top", "layers") for each in getattr(self, name)]
         sizes += [("history", self.history)] if self.history is not None else []
@@ -69,15 +71,16 @@ BUILT_IN = {  # by the names of their workloads
     "dlrm-v2": Model(
         kind="dlrm_dcn", name="dlrm-v2", bottom=(512, 256), top=(1024, 1024, 512, 256), cross_layers=3, cross_rank=512
     ),
-    # mlcommons/training pull request 903: 512 columns, 4 heads, 128 columns of a head in keys and in values; five
-    # layers as in meta-recsys/generative-recommenders issue 530, since the rules pin a number that was not found
+    # mlcommons/training, recommendation/README.MD at f9353f6 (merged by pull request 889), "List of layers" and
+    # "Computation cost analysis": three layers, 4 heads of 128 and 128 columns, an output projection of 3 x 512
     "dlrm-v4": Model(
         kind="hstu",
         name="dlrm-v4",
-        blocks=5,
+        blocks=3,
         heads=4,
         attention_dim=128,
         linear_dim=128,
+        output_streams=3,
         top=(512,),
         joined=("item_id", "artist_id", "album_id"),
     ),
