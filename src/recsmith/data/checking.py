@@ -56,17 +56,20 @@ def opened(paths: Sequence[AnyPath]) -> tuple[list[ColumnFile], list[Fault]]:
     return files, faults
 
 
-def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str]) -> list[Fault]:
-    """Missing columns, ones that other files do not have, and types that are not those of the first file."""
+def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str], may_lack: Sequence[str] = ()) -> list[Fault]:
+    """Missing columns, ones that other files do not have, and types that are not those of the first file.
+
+    may_lack: of those that are wanted, columns that files may lack.
+    """
     faults: list[Fault] = []
     known = dict(zip(files[0].names, files[0].schema.types, strict=True)) if files else {}
     for file in files:
         there = dict(zip(file.names, file.schema.types, strict=True))
-        missing = [name for name in wanted if name not in there]
+        missing = [name for name in wanted if name not in (*there, *may_lack)]
         if missing:
             hint = did_you_mean(missing[0], list(there)) if len(missing) == 1 else ""
             faults.append(_fault(file, f"has no {_columns(missing)}{hint}", len(missing)))
-        left = [name for name in known if name not in there and name not in wanted]
+        left = [name for name in known if name not in (*there, *missing)]
         extra = [name for name in there if name not in known]
         changed = [name for name in wanted if name in there and name in known and there[name] != known[name]]
         faults += [_fault(file, f"lacks {_columns(left)}, which the first file has", len(left), False)] if left else []
@@ -204,7 +207,7 @@ def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCh
         return check_data(open_dataset(spec), on_progress)
     files, faults = opened(column_files(spec.paths))
     described = spec if spec.features or not files else written_spec(spec, files[0])
-    faults += column_faults(files, columns_of(described, described.sample_id))
+    faults += column_faults(files, columns_of(described, described.sample_id), described.missing_columns)
     faults += [each for path in spec.paths if Path(path).is_dir() for each in manifest_faults(Path(path))]
     broken = {each.file for each in faults if each.breaks}
     good = tuple(str(file.path) for file in files if str(file.path) not in broken)

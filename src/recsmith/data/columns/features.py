@@ -1,15 +1,31 @@
 """A feature and the column of a table that it comes from."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from recsmith._types import noun
 from recsmith.data.vocabularies.settings import VocabularySpec, vocabulary_spec
 from recsmith.errors import check_rules
+from recsmith.files import did_you_mean
 from recsmith.workloads.workload import wrong_count
 
 A_SECOND = {"seconds": 1, "milliseconds": 1000}  # by `ids` of times, how many of its numbers are a second
+
+MAY_LACK = "; where files may lack it, name it in missing_columns"
+
+
+def needed_columns(spec: Any) -> Iterator[str]:
+    """What a spec of data says of columns that files may lack, though no sample can do without, and what to do."""
+    of_features = {name for each in spec.features for name in (each.column or each.name, each.weights) if name}
+    able = {*of_features, *spec.dense, *spec.missing_labels} - {*spec.labels, spec.weight} | {*spec.missing_labels}
+    for name in spec.missing_columns:
+        if name not in able:
+            yield (
+                f"missing_columns names '{name}'{did_you_mean(name, sorted(able))}; files may lack columns of features "
+                "and dense values, and labels that missing_labels names, and no others"
+            )
 
 
 @noun

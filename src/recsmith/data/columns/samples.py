@@ -16,6 +16,7 @@ from recsmith.data.vocabularies.settings import vocabulary_spec
 from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import UsageError
 from recsmith.files import encode
+from recsmith.units import counted
 
 
 class Columns(Protocol):
@@ -159,6 +160,14 @@ def columns_of(columns: Columns, *more: str | None) -> list[str]:
             [*of_features, *columns.dense, *columns.labels, *(name for name in (columns.weight, *more) if name)]
         )
     )
+
+
+def lacking_note(may_lack: Sequence[str], names: Sequence[Sequence[str]]) -> str:
+    """How many files lack each of the columns that they may lack; empty where none lacks any. names: of each file."""
+    lacking = {column: sum(column not in each for each in names) for column in may_lack}
+    told = [f"{count:,} of {counted(len(names), 'file')} without column '{column}'"
+            for column, count in lacking.items() if count]  # fmt: skip
+    return f"{', '.join(told)}, of which their samples have none" if told else ""
 
 
 def single_bags(samples: Batch, names: Sequence[str]) -> str | None:

@@ -61,11 +61,18 @@ class ColumnFile:
         return found
 
     def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
-        """Columns of a part, as pyarrow's table. gap: bytes between two of them that one read of both may pass over."""
+        """Columns of a part, as pyarrow's table; those that the file lacks are null.
+
+        gap: bytes between two of them that one read of both may pass over.
+        """
         twin = next((name for name, count in Counter(self.names).items() if count > 1 and name in columns), None)
         if twin is not None:
             raise CorruptFile(f"'{self.path}' has the column '{twin}' twice; write it with one of them")
-        return self._read(part, columns, gap)
+        table = self._read(part, [name for name in columns if name in self.names], gap)
+        if table.num_columns == len(columns):
+            return table
+        nothing = pyarrow().nulls(self.sizes[part])
+        return pyarrow().table({name: table[name] if name in self.names else nothing for name in columns})
 
     def _read(self, part: int, columns: Sequence[str], gap: int) -> Any:
         arrow = pyarrow()

@@ -11,8 +11,14 @@ import numpy as np
 from recsmith._types import Ints
 from recsmith.data.batch import DataSchema
 from recsmith.data.columns.arrays import sample_ids, with_threshold
-from recsmith.data.columns.features import ColumnFeature
-from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers, single_bags
+from recsmith.data.columns.features import MAY_LACK, ColumnFeature
+from recsmith.data.columns.samples import (
+    TableReader,
+    columns_of,
+    counted_numbers,
+    lacking_note,
+    single_bags,
+)
 from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, opened_files, stored_figures
 from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetSpec, weights_column
 from recsmith.data.source import SampleBlock
@@ -41,7 +47,8 @@ class ParquetSource:
         self._reader = TableReader(self.spec)
         self.column_names = tuple(self._files[0].names)
         for file in self._files:
-            _check_columns(file, self._columns)
+            _check_columns(file, self._columns, spec.missing_columns)
+        self.note = lacking_note(spec.missing_columns, [file.names for file in self._files])
         self.parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
 
     @cached_property
@@ -106,7 +113,7 @@ class ParquetSource:
     def tables(spec: ParquetSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
         """(columns of a block as pyarrow's table, where it is from) of each block of a spec's files."""
         for file in map(ColumnFile, column_files(spec.paths)):
-            _check_columns(file, columns)
+            _check_columns(file, columns, spec.missing_columns)
             for part in range(len(file.sizes)):
                 yield file.read(part, columns), f"'{file.path}'"
 
@@ -132,11 +139,11 @@ class ParquetSource:
         return counted_numbers(self.sizes(), block)
 
 
-def _check_columns(file: ColumnFile, columns: list[str]) -> None:
+def _check_columns(file: ColumnFile, columns: list[str], may_lack: Sequence[str] = ()) -> None:
     there = list(file.names)
-    missing = next((name for name in columns if name not in there), None)
+    missing = next((name for name in columns if name not in (*there, *may_lack)), None)
     if missing is not None:
-        raise CorruptFile(f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}")
+        raise CorruptFile(f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}{MAY_LACK}")
 
 
 def _written_schema(file: ColumnFile) -> DataSchema:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.data.batch import unknown_labels
-from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.features import ColumnFeature, needed_columns
 from recsmith.data.source import found_beside
 from recsmith.errors import check_rules, too_small
 
@@ -23,6 +23,7 @@ class ParquetSpec:
 
     features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
     missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/models.md).
+    missing_columns: columns that files may lack, whose rows then have none: an empty bag, 0 or no such label.
     number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
     weight: a column with the weights of samples, by which losses and scores count them.
     positive: a label is 1 where its column is at least this, and 0 below, but for number_labels; none: columns hold
@@ -40,6 +41,7 @@ class ParquetSpec:
     dense: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     missing_labels: tuple[str, ...] = ()
+    missing_columns: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
     weight: str | None = None
     positive: float | None = None
@@ -61,6 +63,7 @@ class ParquetSpec:
             if some and not self.labels
             else None,
             *unknown_labels(self),
+            *(needed_columns(self) if some else ()),
         )
 
     def beside(self, folder: Path) -> "ParquetSpec":

@@ -17,8 +17,8 @@ from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import DataSchema
 from recsmith.data.columns.arrays import with_threshold
-from recsmith.data.columns.features import A_SECOND, ColumnFeature
-from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers
+from recsmith.data.columns.features import A_SECOND, MAY_LACK, ColumnFeature
+from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers, lacking_note
 from recsmith.data.criteo.lines import other_than_criteo
 from recsmith.data.domain import Faults
 from recsmith.data.line_files import BLOCK_LINES, LineFile, files_of
@@ -92,6 +92,7 @@ class TextSource:
     def __init__(self, spec: TextSpec) -> None:
         self.spec, self.max_corrupt = spec, spec.max_corrupt
         self._tables, self._reader = _Tables(spec, columns_of(spec)), TableReader(spec)
+        self.note = lacking_note(spec.missing_columns, [file.names for file in self._tables.files if not file.is_json])
         self.part = "" if spec.split == "all" else f"split {spec.split} of the rows; `split: all` in a spec reads all"
         self.schema: DataSchema = self._reader.schema()
 
@@ -162,10 +163,10 @@ class _Tables:
             twin = next((name for name in self._own if file.names.count(name) > 1), None)
             if twin is not None:
                 raise CorruptFile(f"'{file.path}' has the column '{twin}' twice; write it with one of them")
-            missing = next((name for name in self._own if name not in file.names), None)
+            missing = next((name for name in self._own if name not in (*file.names, *spec.missing_columns)), None)
             if missing is not None and not file.is_json:
                 near = did_you_mean(missing, [*file.names, *joined])
-                raise CorruptFile(f"'{file.path}' has no column '{missing}'{near}")
+                raise CorruptFile(f"'{file.path}' has no column '{missing}'{near}{MAY_LACK}")
 
     @cached_property
     def blocks(self) -> list[tuple[TextFile, int, int]]:
@@ -195,13 +196,15 @@ class _Tables:
         rows, place = int(self.sizes[block]), f"'{file.path}'" + (f" behind row {before:,}" if before else "")
         with self._lock:
             text = file.text(inside)
-        types = {name: self._kind(name, file.is_json) for name in self._own}
+        types = {name: self._kind(name, file.is_json) for name in self._own if file.is_json or name in file.names}
         if file.is_json:
             table, faults = json_table(text, rows, types, place)
         else:
             table, faults = csv_table(
                 text, rows, file.names, types, delimiter=file.delimiter, nulls=self.spec.nulls, place=place
             )
+        for name in [name for name in self._own if name not in types]:
+            table = table.append_column(name, pyarrow().nulls(table.num_rows))
         for each in self.joins:
             table = each.add(table, self.columns)
         return with_threshold(table, self.spec), faults, place

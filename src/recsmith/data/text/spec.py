@@ -6,7 +6,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.data.batch import unknown_labels
-from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.features import ColumnFeature, needed_columns
 from recsmith.data.source import found_beside
 from recsmith.errors import check_rules, too_small
 
@@ -29,9 +29,11 @@ class TextSpec:
     """CSV (.csv, .tsv, .txt) and JSON lines (.jsonl, .json), also .gz, or folders of them by names and numbers.
 
     features, dense, labels: columns to read. missing_labels: labels that a row may lack, by a text of `nulls`, null,
-    NaN or no key; it has no loss for them (docs/models.md). number_labels: labels of any finite number, which a squared
-    error fits. weight: a column with the weights of samples, by which losses and scores count them. positive: a label
-    is 1 where its column is at least this, and 0 below, but for number_labels; none: columns hold labels, 0 to 1.
+    NaN or no key; it has no loss for them (docs/models.md). missing_columns: columns that files may lack,
+    whose rows then have none: an empty bag, 0 or no such label; lines of JSON may lack any. number_labels: labels of
+    any finite number, which a squared error fits. weight: a column with the weights of samples, by which losses and
+    scores count them. positive: a label is 1 where its column is at least this, and 0 below, but for number_labels;
+    none: columns hold labels, 0 to 1.
     joins: files with more columns, such as what each item is. names: of the columns of CSV files without a line that
     names them. delimiter: between the columns of CSV; none: a tab in .tsv files and a comma in others. nulls: texts of
     CSV that stand for nothing. split: train is 80 % of the rows, valid and test 10 % each, drawn from split_seed; all:
@@ -44,6 +46,7 @@ class TextSpec:
     labels: tuple[str, ...]
     dense: tuple[str, ...] = ()
     missing_labels: tuple[str, ...] = ()
+    missing_columns: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
     weight: str | None = None
     positive: float | None = None
@@ -68,6 +71,7 @@ class TextSpec:
             None if 0 <= self.split_seed < 2**63 else f"split_seed is {self.split_seed}; it must be 0 to 2^63 - 1",
             too_small("max_corrupt", self.max_corrupt),
             *unknown_labels(self),
+            *needed_columns(self),
         )
 
     def beside(self, folder: Path) -> "TextSpec":
