@@ -42,6 +42,24 @@ def test_the_whole_step_of_dlrm_v4_is_its_tables_and_its_layers(v4: Plan) -> Non
     assert slower.step_s - found.step_s == pytest.approx(found.terms["all_to_all"])
 
 
+def test_on_another_cluster_a_step_is_what_formulas_say_of_it_there(v4: Plan) -> None:
+    there = plan_of("dlrm-v4", "h200:8x4")
+    [(_, carried)] = predict_model("dlrm-v4", plan=v4, cluster="h200:8x4")
+    [(_, found)] = predict_model("dlrm-v4", plan=replace(v4, cluster=there.cluster, digest=""))
+    assert carried.terms == found.terms
+    assert "bytes of h200" in carried.notes[0]
+    with pytest.raises(UsageError, match="32 ranks, the plan's cluster 32 and --cluster 8"):
+        predict_model("dlrm-v4", plan=v4, cluster="h200:8")
+
+
+def test_what_ifs_name_the_kernels_of_formulas(v4: Plan) -> None:
+    [(_, found)] = predict_model("dlrm-v4", plan=v4)
+    [(_, faster)] = predict_model("dlrm-v4", plan=v4, what_ifs=parse_what_ifs("kernel:attention=0.5x"))
+    assert found.step_s - faster.step_s == pytest.approx(found.terms["attention"] / 2)
+    with pytest.raises(UsageError, match="'kernel:gemm' changes nothing of this step, which has around layers, att"):
+        predict_model("dlrm-v4", plan=v4, what_ifs=parse_what_ifs("kernel:gemm=0.5x"))
+
+
 def test_attention_grows_by_the_square_of_a_history_and_products_by_its_length(v4: Plan) -> None:
     model = replace(load_model("dlrm-v4"), top=())
     terms = [

@@ -49,12 +49,16 @@ def test_a_faster_link_shortens_what_lies_beyond_latency(graph: Graph):
 def test_fewer_bytes_shorten_what_lies_beyond_latency(graph: Graph):
     whole = predict_graph(graph, parse_what_ifs("bytes:all_reduce=0.25x"), latency=lambda _: 2e-3).step_s
     assert whole == predict_graph(graph, parse_what_ifs("link=4x"), latency=lambda _: 2e-3).step_s
-    assert predict_graph(graph, parse_what_ifs("bytes:all_gather=0.25x")).step_s == predict_graph(graph).step_s
+
+
+@pytest.mark.parametrize("part", ["kernel:softmax", "comm:all_gather", "bytes:all_gather", "overhead:T5"])
+def test_a_change_of_what_a_step_has_not_is_refused(graph: Graph, part: str):
+    with pytest.raises(UsageError, match=rf"'{part}' changes nothing of this step, which has \w+"):
+        predict_graph(graph, parse_what_ifs(f"{part}=0.25x"))
 
 
 WRONG = {
     "speed=2x": "nothing that is known",
-    "kernel:gem=2x": "known of kernel are gemm",
     "overhead:T6=0": "known of overhead are T1",
     "link=0": "above 0",
     "link=-1x": "no factor",

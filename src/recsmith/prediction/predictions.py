@@ -25,7 +25,7 @@ from recsmith.prediction.overheads import Overheads, extract_overheads
 from recsmith.prediction.predict import Prediction, no_latency, predict_graph
 from recsmith.prediction.repricing import held_tables, reprice
 from recsmith.prediction.traces import Captured, load_capture
-from recsmith.prediction.what_if import Latency, WhatIf, on_cluster
+from recsmith.prediction.what_if import Latency, WhatIf, check_carried, on_cluster
 from recsmith.sharding import UVM, UVM_CACHING
 from recsmith.units import format_time
 
@@ -137,8 +137,11 @@ def _step(
     cluster: Cluster | None, what_ifs: tuple[WhatIf, ...], corrected: Calibration | None,
 ) -> Prediction:  # fmt: skip
     if plan is not None and by_formulas(model, machine, plan):
+        if cluster is not None:
+            check_carried(plan.cluster.world_size, plan.cluster, cluster)
+            plan = replace(plan, cluster=cluster, digest="")
         graph, told = formula_graph(model, plan, batch, cost_model)
-        return _predicted(graph, no_latency, plan, batch, cluster, what_ifs, (told,))
+        return _predicted(graph, no_latency, plan, batch, None, what_ifs, (told,))
     graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
     if plan is not None and cost_model is not None:
         workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)

@@ -1,7 +1,7 @@
 """Changes a step before it is predicted: what-ifs of faster links, kernels and overheads, and another cluster.
 
 link=2x             links twice as fast: what a collective takes beyond its latency is halved
-kernel:gemm=0.5x    products take half their time; kernel=0.5x: all kernels
+kernel:gemm=0.5x    products take half their time; kernel=0.5x: all kernels. Formulas have kinds of their own
 comm:all_reduce=2x  all-reduces take twice their time
 bytes:all_reduce=0.01x  all-reduces carry a hundredth of their bytes: what they take beyond their latency follows
 overhead=0          no overheads; overhead:T1=0.5x: half of T1
@@ -21,7 +21,6 @@ from recsmith.clusters import Cluster
 from recsmith.costs.collectives import seconds_per_byte
 from recsmith.errors import UsageError
 from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, with_seconds
-from recsmith.prediction.operators import KINDS
 from recsmith.prediction.overheads import TERMS, is_overhead
 from recsmith.sharding import Collective as Call
 
@@ -61,7 +60,7 @@ def parse_what_ifs(text: str) -> tuple[WhatIf, ...]:
 def _parsed(text: str) -> WhatIf:
     key, _, value = text.partition("=")
     of, _, name = key.partition(":")
-    known = {"link": (), "kernel": KINDS, "comm": None, "bytes": None, "overhead": TERMS}
+    known = {"link": (), "kernel": None, "comm": None, "bytes": None, "overhead": TERMS}
     if of not in known:
         raise UsageError(f"--what-if '{text[:60]}' changes nothing that is known ({', '.join(known)}); {EXAMPLE}")
     names = known[of]
@@ -82,12 +81,25 @@ Latency = Callable[[CollectiveRun], float]  # seconds of a collective that no li
 
 
 def apply_what_ifs(graph: Graph, what_ifs: tuple[WhatIf, ...], latency: Latency) -> Graph:
-    """The graph after all changes."""
+    """The graph after all changes; UsageError for one that names what the step has not."""
     for what_if in what_ifs:
+        _check_named(graph, what_if)
         tapes = tuple(tuple(_event(event, what_if) for event in tape) for tape in graph.ranks)
         meetings = tuple(_collective(each, what_if, latency) for each in graph.collectives)
         graph = replace(graph, ranks=tapes, collectives=meetings)
     return graph
+
+
+def _check_named(graph: Graph, what_if: WhatIf) -> None:
+    kernels = {event.term for _, event in graph.kernels()}
+    overheads = {event.term for tape in graph.ranks for event in tape if is_overhead(event)} & set(TERMS)
+    meetings = {made.name for made in graph.collectives}
+    names = {"kernel": kernels, "overhead": overheads}.get(what_if.of, meetings)
+    if what_if.name and what_if.name not in names:
+        raise UsageError(
+            f"--what-if '{what_if.of}:{what_if.name}' changes nothing of this step, which has "
+            f"{', '.join(sorted(names)) or 'none'}; name what it has, or leave the change out"
+        )
 
 
 def _event(event: Event, what_if: WhatIf) -> Event:
@@ -121,19 +133,10 @@ def on_cluster(graph: Graph, old: Cluster, new: Cluster, latency: Latency) -> tu
     Raises:
         UsageError: the clusters have other numbers of ranks than the step, or are of other kinds of device.
     """
-    ranks = len(graph.ranks)
-    if (old.world_size, new.world_size) != (ranks, ranks):
-        raise UsageError(
-            f"the step has {ranks} ranks, the plan's cluster {old.world_size} and --cluster {new.world_size}; a step "
-            "is carried over to as many devices: plan for them, and describe the model (recsmith predict MODEL)"
-        )
-    if old.device.kind != new.device.kind:
-        raise UsageError(
-            f"the step is of {old.device.name} ({old.device.kind}) and --cluster of {new.device.name} "
-            f"({new.device.kind}); a step is carried over between devices of one kind: capture one there"
-        )
+    check_carried(len(graph.ranks), old, new)
     memory = old.device.hbm_bandwidth / new.device.hbm_bandwidth
-    links = {name: _of_links(call, new) / _of_links(call, old) for name, call in CALLS.items()} if ranks > 1 else {}
+    calls = CALLS if old.world_size > 1 else {}
+    links = {name: _of_links(call, new) / _of_links(call, old) for name, call in calls.items()}
     meetings = tuple(_carried(each, links, latency) for each in graph.collectives)
     tapes = tuple(tuple(_carried_event(event, memory) for event in tape) for tape in graph.ranks)
     said = f"memory {1 / memory:.3g} times as fast"
@@ -144,6 +147,20 @@ def on_cluster(graph: Graph, old: Cluster, new: Cluster, latency: Latency) -> tu
         "overheads as they were"
     )
     return replace(graph, ranks=tapes, collectives=meetings, measured_s=None), note
+
+
+def check_carried(ranks: int, old: Cluster, new: Cluster) -> None:
+    """Refuse to carry a step over to a cluster of other devices than it can be on."""
+    if (old.world_size, new.world_size) != (ranks, ranks):
+        raise UsageError(
+            f"the step has {ranks} ranks, the plan's cluster {old.world_size} and --cluster {new.world_size}; a step "
+            "is carried over to as many devices: plan for them, and describe the model (recsmith predict MODEL)"
+        )
+    if old.device.kind != new.device.kind:
+        raise UsageError(
+            f"the step is of {old.device.name} ({old.device.kind}) and --cluster of {new.device.name} "
+            f"({new.device.kind}); a step is carried over between devices of one kind: capture one there"
+        )
 
 
 def _of_links(call: Call, cluster: Cluster) -> float:
