@@ -52,6 +52,13 @@ def test_on_another_cluster_a_step_is_what_formulas_say_of_it_there(v4: Plan) ->
         predict_model("dlrm-v4", plan=v4, cluster="h200:8")
 
 
+def test_a_model_that_reads_tables_otherwise_than_they_are_is_refused(v4: Plan) -> None:
+    with pytest.raises(UsageError, match=r"table 'album_id' gives each row of a history .* kind dlrm_dcn reads pooled"):
+        predict_model("dlrm-v2", plan=v4)
+    with pytest.raises(UsageError, match="reads each row of a history, and all tables of the plan are pooled"):
+        predict_model("dlrm-v4", plan=plan_of("criteo-kaggle", "h100:2"))
+
+
 def test_what_ifs_name_the_kernels_of_formulas(v4: Plan) -> None:
     [(_, found)] = predict_model("dlrm-v4", plan=v4)
     [(_, faster)] = predict_model("dlrm-v4", plan=v4, what_ifs=parse_what_ifs("kernel:attention=0.5x"))

@@ -92,8 +92,10 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
     batch: samples a rank, instead of the plan's. cost_model: that prices the tables, instead of the plan's.
 
     Raises:
-        UsageError: nobody has said how fast the device multiplies, or the model has no layers that formulas know.
+        UsageError: nobody has said how fast the device multiplies, the model has no layers that formulas know, or it
+            reads tables otherwise than the plan has them.
     """
+    _check_tables(model, plan)
     workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
     named = cost_model or plan.cost_model
     cost = price_plan(replace(plan, workload=workload, digest=""), named).per_device
@@ -126,6 +128,20 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
     graph = Graph(ranks=tuple(tapes), collectives=collectives, lanes=len(collectives) or 1, batch_size=samples)
     check_graph(graph)
     return graph, told
+
+
+def _check_tables(model: Model, plan: Plan) -> None:
+    rows = [table.name for table in plan.workload.tables if not table.pooled]
+    if model.kind in HISTORIES and not rows:
+        raise UsageError(
+            f"a model of kind {model.kind} reads each row of a history, and all tables of the plan are pooled; plan "
+            "for tables with pooling: none, or describe a dlrm"
+        )
+    if model.kind not in HISTORIES and rows:
+        raise UsageError(
+            f"table '{rows[0]}' gives each row of a history (pooling: none), and a model of kind {model.kind} reads "
+            f"pooled tables alone; describe a model of kind {' or '.join(HISTORIES)}"
+        )
 
 
 def _error(model: Model, cost_model: str, device: str) -> str:
