@@ -18,6 +18,7 @@ from recsmith.prediction.histories import HistoryWork
 from recsmith.prediction.models import Model, load_model
 from recsmith.prediction.predictions import predict_model
 from recsmith.prediction.what_if import parse_what_ifs
+from recsmith.units import format_time
 from recsmith.workloads import Workload, load_workload
 
 
@@ -146,3 +147,17 @@ def test_the_command_tells_a_step_of_a_cluster(tmp_path: object, v4: Plan) -> No
     assert "attention" in found.output
     assert "of formulas" in found.output
     assert "none of mi355x was published" in " ".join(found.output.split())
+
+
+def test_steps_of_several_batches_say_how_far_to_trust_them_and_what_they_were_without_changes(
+    tmp_path: object, v4: Plan
+) -> None:
+    save_plan(v4, f"{tmp_path}/plan.json")
+    words = ["predict", "dlrm-v4", "--plan", f"{tmp_path}/plan.json", "--batch", "512,1024"]
+    [(_, found)] = predict_model("dlrm-v4", plan=v4)
+    alone = CliRunner().invoke(app, words).output
+    assert alone.count("of formulas") == 1
+    assert "without changes" not in alone
+    changed = CliRunner().invoke(app, [*words, "--what-if", "kernel=0"]).output
+    assert "without changes" in changed
+    assert format_time(found.step_s).split()[0] in changed

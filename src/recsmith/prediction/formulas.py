@@ -121,7 +121,7 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
         computed = max(each.forward_compute_s + each.backward_compute_s for each in cost) + update
         computed += sum(each.forward_s + each.backward_s for each in parts)
         waited = LAUNCHES_S * model.blocks - computed - sum(seconds for _, _, seconds in met[:2])
-        parts = [*([LayerPart("launches", waited, 0.0)] if waited > 0 else []), *parts]
+        parts = [LayerPart("launches", max(0.0, waited), 0.0), *parts]
     tapes = [
         tuple(_tape(each.forward_compute_s, each.backward_compute_s, parts, update, several=ranks > 1)) for each in cost
     ]

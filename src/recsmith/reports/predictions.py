@@ -53,16 +53,24 @@ def term_words(name: str) -> str:
 
 
 def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
-    """Steps of several batch sizes side by side."""
-    names = ("batch a rank", "step", "samples/s", "active", "communication alone", "idle", "largest term")
+    """Steps of several batch sizes side by side, and what is noted of them."""
+    changed = any(found.unchanged_s is not None for _, found in rows)
+    names = ("batch a rank", *(("without changes",) if changed else ()), "step", "samples/s", "active",
+             "communication alone", "idle", "largest term")  # fmt: skip
     made = grid(right=names, optional=("idle", "active", "communication alone", "largest term"))
     for batch, found in rows:
         worst = max(found.ranks, key=lambda each: each.active_s)
         rate = batch * len(found.ranks) / found.step_s
         largest = term_words(next(iter(found.terms), "-"))
-        made.add_row(f"{batch:,}", format_time(found.step_s), f"{rate:,.0f}",
+        before = [format_time(found.unchanged_s or found.step_s)] if changed else []
+        made.add_row(f"{batch:,}", *before, format_time(found.step_s), f"{rate:,.0f}",
                      *map(format_time, (worst.active_s, worst.exposed_comm_s, worst.idle_s)), largest)  # fmt: skip
-    return Group(made)
+    told = {note: [batch for batch, found in rows if note in found.notes] for _, each in rows for note in each.notes}
+    lines = [
+        line("note", note if len(batches) == len(rows) else f"at {', '.join(f'{each:,}' for each in batches)}: {note}")
+        for note, batches in told.items()
+    ]
+    return Group(*lines, made)
 
 
 def sweep_to_raw(rows: Sequence[tuple[int, Prediction]]) -> Raw:
