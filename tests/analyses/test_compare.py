@@ -20,6 +20,7 @@ from recsmith.analyses.compare import (
     ties,
     verdict_on,
 )
+from recsmith.analyses.sensitivity import sensitivity
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning import PLANNERS
 from recsmith.planning.simulate import simulate
@@ -96,6 +97,15 @@ def test_sensitivity_is_of_the_first_judge():
     assert row.sensitivity is not None
     assert row.sensitivity.median_s == pytest.approx(row.judgements[0].total_s, rel=0.2)
     assert row.sensitivity.p95_s >= row.sensitivity.median_s
+
+
+def test_sensitivities_that_are_priced_together_are_those_of_each_plan_alone():
+    """One of the plans is outside the space, so it is of a wider problem."""
+    narrow = Space(types=("row_wise",))
+    found = compared(planners=("cost_greedy", "size_greedy"), baseline=running(), space=narrow)
+    assert len(found.plans) == 3
+    for name, plan in found.plans.items():
+        assert found.row(name).sensitivity == sensitivity(plan, "best")
 
 
 # --- failures -----------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ are made once; every price is that of `simulate`.
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, Unpack
+from typing import NamedTuple, TypeVar, Unpack
 
 from recsmith import problems
 from recsmith._types import noun
-from recsmith.analyses.sensitivity import Spread, spread_of
+from recsmith.analyses.sensitivity import Spread, spreads_of
 from recsmith.bounds import lower_bound
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import DEFAULT_COST_MODEL, CostModel, Evaluator, price
@@ -27,7 +27,7 @@ from recsmith.planning.plan import check_solution
 from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.plans import Bound, Placement, Plan, StepCost
 from recsmith.plans.running import load_placements, placements_for
-from recsmith.problems import Constraints, Problem
+from recsmith.problems import Constraints, Footprint, Problem
 from recsmith.units import format_gap
 from recsmith.workloads import Workload, load_workload
 
@@ -181,14 +181,14 @@ def compare(
         raise UsageError("compare has nothing to compare; name a planner or a baseline")
     running = None if baseline is None else _placements(baseline, workload, cluster)
     panel = _Judges.of(problems.build_problem(workload, cluster, options.space, limits), models, options.seed)
-    pairs = [] if running is None else [panel.judge(BASELINE, running)]
+    judged = [] if running is None else [panel.judge(BASELINE, running)]
     if searchers:
         check_feasible(panel.evaluators[0], models[0])
-    pairs += [_searched(panel, searcher, options.budget) for searcher in searchers]
-    plans = {row.name: plan for row, plan in pairs if plan}
+    judged += [_searched(panel, searcher, options.budget) for searcher in searchers]
+    plans = {each.row.name: each.plan for each in judged if each.plan}
     if not plans:
-        raise NoPlanFound("; ".join(f"{row.error}" for row, _ in pairs))
-    rows, names = ranked([row for row, _ in pairs]), tuple(model.name for model in models)
+        raise NoPlanFound("; ".join(f"{each.row.error}" for each in judged))
+    rows, names = ranked(panel.with_spreads(judged)), tuple(model.name for model in models)
     return Comparison(rows=rows, judges=names, verdict=verdict_on(rows, names), plans=plans)
 
 
@@ -206,18 +206,27 @@ def _placements(baseline: Plan | Source, workload: Workload, cluster: Cluster) -
     return load_placements(source_text(baseline, "a Plan"), workload, cluster)
 
 
-def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> tuple[PlannerRow, Plan | None]:
-    """The row of a planner, and its plan; one that finds nothing says why."""
+class _Judged(NamedTuple):
+    """A row, its plan, and where that is placed in which problem; None where there is no plan."""
+
+    row: PlannerRow
+    plan: Plan | None = None
+    problem: Problem | None = None
+    footprint: Footprint | None = None
+
+
+def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> _Judged:
+    """The row of a planner; one that finds nothing says why."""
     begun = time.perf_counter()
     try:
         found = searcher.plan(judges.problem, judges.evaluators[0], seed=judges.seed, budget=budget)
     except NoPlanFound as error:
-        return _failed(searcher.name, time.perf_counter() - begun, str(error)), None
+        return _Judged(_failed(searcher.name, time.perf_counter() - begun, str(error)))
     search_s = time.perf_counter() - begun
     if searcher.name not in PLANNERS:
         check_solution(judges.problem, found, searcher.name)
-    row, plan = judges.judge(searcher.name, problems.placements_of(judges.problem, found.footprint))
-    return replace(row, search_s=search_s, truncated=found.truncated), plan
+    judged = judges.judge(searcher.name, problems.placements_of(judges.problem, found.footprint))
+    return judged._replace(row=replace(judged.row, search_s=search_s, truncated=found.truncated))
 
 
 def _failed(name: str, search_s: float, error: str) -> PlannerRow:
@@ -243,8 +252,8 @@ class _Judges:
         evaluators = [model.compile(problem) for model in models]
         return cls(problem, models, evaluators, [lower_bound(evaluator).bound for evaluator in evaluators], seed)
 
-    def judge(self, name: str, placements: tuple[Placement, ...]) -> tuple[PlannerRow, Plan]:
-        """The row of placements, priced by every judge, and their plan."""
+    def judge(self, name: str, placements: tuple[Placement, ...]) -> _Judged:
+        """The row of placements, priced by every judge; its sensitivity is left to `with_spreads`."""
         wider = problems.problem_holding(self.problem, placements)
         evaluators = self.evaluators if wider is self.problem else [model.compile(wider) for model in self.models]
         footprint = problems.footprint_of(wider, placements)
@@ -254,10 +263,22 @@ class _Judges:
         judgements = tuple(self._judgement(i, cost, inside) for i, cost in enumerate(costs))
         row = PlannerRow(
             name=name, digest=plan.digest, search_s=None, truncated=False, error=None, judgements=judgements,
-            fits=room, overfull=len(costs[0].overfull),
-            sensitivity=spread_of(self.models[0], wider, footprint, seed=self.seed),
+            fits=room, overfull=len(costs[0].overfull), sensitivity=None,
         )  # fmt: skip
-        return row, replace(plan, gap=judgements[0].gap)
+        return _Judged(row, replace(plan, gap=judgements[0].gap), wider, footprint)
+
+    def with_spreads(self, judged: Sequence[_Judged]) -> list[PlannerRow]:
+        """The rows with their sensitivity; those of a problem are priced together, for plans share most pieces."""
+        together: dict[int, list[tuple[PlannerRow, Problem, Footprint]]] = {}
+        for row, _, problem, footprint in judged:
+            if problem is not None and footprint is not None:
+                together.setdefault(id(problem), []).append((row, problem, footprint))
+        found: dict[str, Spread] = {}
+        for same in together.values():
+            rows, (problem, *_), footprints = zip(*same, strict=True)
+            spreads = spreads_of(self.models[0], problem, footprints, seed=self.seed)
+            found |= zip((row.name for row in rows), spreads, strict=True)
+        return [replace(each.row, sensitivity=found.get(each.row.name)) for each in judged]
 
     def _judgement(self, judge: int, cost: StepCost, inside: bool) -> Judgement:
         bound = self.bounds[judge]

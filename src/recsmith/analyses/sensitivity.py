@@ -5,16 +5,17 @@ A draw multiplies the pooling factors of each table (of all its features alike) 
 placement, batch and access profiles stay, and memory is not checked. The k-th draw is the same for every plan of the
 same tables, whatever their order, so that plans can be compared.
 
-Legend: T tables, M modes, N pieces, D draws, W ranks, G fusion groups, F phases.
+Legend: T tables, M modes, P plans, N pieces, D draws, W ranks, G fusion groups, F phases.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from recsmith._types import Floats, noun
-from recsmith.costs import CostModel, phase_seconds
+from recsmith._types import Floats, Ints, noun
+from recsmith.costs import CostModel, Evaluator, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
@@ -65,20 +66,29 @@ def sensitivity(
 def spread_of(
     model: CostModel, problem: Problem, footprint: Footprint, draws: int = DRAWS, off: float = OFF, seed: int = 0
 ) -> Spread:
-    """The same for placed pieces. Cost: prices the pieces once per draw, some draws at once."""
+    """The same for placed pieces."""
+    return spreads_of(model, problem, [footprint], draws, off, seed)[0]
+
+
+def spreads_of(
+    model: CostModel, problem: Problem, footprints: Sequence[Footprint], draws: int = DRAWS, off: float = OFF,
+    seed: int = 0,
+) -> list[Spread]:  # fmt: skip
+    """The same for several plans of a problem. Cost: prices different pieces once per draw, some draws at once."""
     if draws < 1 or not 0 <= off <= 1:
         raise UsageError(f"sensitivity of {draws} draws that are off by {off}: draws start at 1, off lies in 0 .. 1")
-    used, placed = _in_use(problem, footprint)
-    factors = _factors(used, draws, off, seed)
-    at_once = max(1, PIECES_AT_ONCE // len(placed.mode))
+    used, plans = _in_use(problem, footprints)
+    factors, features = _factors(used, draws, off, seed), _features(used)
+    at_once = max(1, PIECES_AT_ONCE // plans.pieces.shape[1])
     parts = range(0, draws, at_once)
-    features = _features(used)
     totals = np.concatenate(
-        [_totals(model, used, placed, factors[first : first + at_once], features) for first in parts]
+        [_totals(model, used, plans, factors[first : first + at_once], features) for first in parts], axis=1
     )
     beside = sequence_seconds(problem.workload, problem.cluster)  # of pooling factors as they are
-    median, high = np.percentile(totals, (50, 95)).tolist()
-    return Spread(median_s=median + beside, p95_s=high + beside, off=off, draws=draws)
+    return [
+        Spread(median_s=median + beside, p95_s=high + beside, off=off, draws=draws)
+        for median, high in np.percentile(totals, (50, 95), axis=1).T.tolist()
+    ]
 
 
 def _factors(problem: Problem, draws: int, off: float, seed: int) -> Floats:
@@ -87,24 +97,42 @@ def _factors(problem: Problem, draws: int, off: float, seed: int) -> Floats:
     return np.random.default_rng(seed).uniform(1 - off, 1 + off, (draws, len(by_name)))[:, by_name]
 
 
-def _in_use(problem: Problem, footprint: Footprint) -> tuple[Problem, Footprint]:
+class _Plans(NamedTuple):
+    """Plans of a problem: its different pieces, mode and width (2, N), and where those of each plan are (n,)."""
+
+    pieces: Ints
+    places: list[Ints]
+    footprints: list[Footprint]
+
+
+def _in_use(problem: Problem, footprints: Sequence[Footprint]) -> tuple[Problem, _Plans]:
     """The problem with only the modes that are placed; its pieces and options are no longer its own."""
-    kept, index = np.unique(footprint.mode, return_inverse=True)
+    kept = np.unique(np.concatenate([each.mode for each in footprints]))
     columns = {name: getattr(problem.modes, name)[kept] for name in Modes.__dataclass_fields__}
     columns["group"] = np.unique(columns["group"], return_inverse=True)[1]
-    return replace(problem, modes=Modes(**columns)), replace(footprint, mode=index)
+    placed = [replace(each, mode=np.searchsorted(kept, each.mode)) for each in footprints]
+    every = np.concatenate([np.stack([each.mode, each.width]) for each in placed], axis=1)
+    pieces, place = np.unique(every, axis=1, return_inverse=True)
+    places = np.split(place.ravel(), np.cumsum([len(each.mode) for each in placed])[:-1])
+    return replace(problem, modes=Modes(**columns)), _Plans(pieces, places, placed)
 
 
-def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floats, features: Floats) -> Floats:
-    """Seconds of the step (D,) with the pooling factors times factors (D, T)."""
-    draws, modes = len(factors), len(problem.modes.table)
+def _totals(model: CostModel, problem: Problem, plans: _Plans, factors: Floats, features: Floats) -> Floats:
+    """Seconds of the step (P, D) with the pooling factors times factors (D, T)."""
+    draws, modes, (mode, width) = len(factors), len(problem.modes.table), plans.pieces
     evaluator = model.compile(_repeated(problem, factors, features))
-    mode = (placed.mode + modes * np.arange(draws)[:, None]).ravel()
-    terms = evaluator.terms(mode, np.tile(placed.width, draws)).reshape(draws, len(placed.mode), -1)
-    group = evaluator.group[placed.mode]
-    sums = sum_per_group(terms.swapaxes(0, 1), group, evaluator.groups, placed, problem)  # (W, G, D, k)
+    every = (mode + modes * np.arange(draws)[:, None]).ravel()
+    terms = evaluator.terms(every, np.tile(width, draws)).reshape(draws, len(mode), -1).swapaxes(0, 1)
+    each = zip(plans.footprints, plans.places, strict=True)
+    return np.stack([_seconds(evaluator, problem, placed, terms[place]) for placed, place in each])
+
+
+def _seconds(evaluator: Evaluator, problem: Problem, placed: Footprint, terms: Floats) -> Floats:
+    """Seconds of the step (D,), from the terms (N, D, k) of placed pieces."""
+    used, group = np.unique(evaluator.group[placed.mode], return_inverse=True)
+    sums = sum_per_group(terms, group, len(used), placed, problem)  # (W, G, D, k)
     local = evaluator.head(sums.swapaxes(1, 2)).sum(axis=2)  # (W, D, G, 4) -> (W, D, 4)
-    parts = local + evaluator.shared[np.unique(group)].sum(axis=0)
+    parts = local + evaluator.shared[used].sum(axis=0)
     return phase_seconds(evaluator, parts).max(axis=1).sum(axis=0)  # (F, W, D) -> (D,)
 
 

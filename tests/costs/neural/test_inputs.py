@@ -5,6 +5,7 @@ import pytest
 from support.learned_cases import piece_of
 
 from recsmith.costs.neural.inputs import (
+    CELL_OCTAVES,
     FIRST_INPUTS,
     INPUTS,
     OPTIMIZERS,
@@ -16,6 +17,7 @@ from recsmith.costs.neural.inputs import (
     inputs_of,
     work_of,
 )
+from recsmith.elementary import power
 
 
 def test_work_and_inputs_of_a_piece_by_hand() -> None:
@@ -50,6 +52,16 @@ def _figures(rows: float, pooling: float, columns: float, reads: float = 2.0) ->
 
 
 TRAINED = cells_of(np.concatenate([_figures(2.0**20, 4, 64), _figures(2.0**10, 256, 64)]))
+
+
+def test_distances_are_those_to_the_nearest_of_all_cells():
+    """More tables than are worked on at once, some in cells, some on edges, some far from any."""
+    drawn = np.random.default_rng(0)
+    cells, figures = cells_of(drawn.normal(0, 2, (60, 4))), drawn.integers(-12, 12, (400, 4)) / 4
+    worst = np.abs(figures[:, None] - cells).max(axis=2).min(axis=1)
+    found = distances(figures, cells)
+    np.testing.assert_array_equal(found, power(2.0, CELL_OCTAVES * np.maximum(worst - 0.5, 0.0)))
+    assert 20 < (found == 1).sum() < 380
 
 
 def test_large_tables_and_heavy_ones_do_not_make_large_heavy_ones_known():

@@ -36,7 +36,7 @@ from recsmith.sharding import FUSED, SPLIT_ROWS
 AROUND = 4  # terms that are not learned, behind those that are
 PIECES = 0  # the column of the count of pieces
 OTHER_FORWARD, OTHER_BACKWARD, FORWARD_COMM, BACKWARD_COMM = range(-AROUND, 0)  # columns
-PIECE_BLOCK = 4096  # pieces whose terms are worked out at once: it bounds the memory that the network's layers take
+PIECE_BLOCK = 4096  # pieces whose work is figured out at once: it bounds the memory that this takes
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from recsmith.files import built, check_schema, decode, encode, parse_json
 
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
+BLOCK = 512  # pieces whose terms are worked out at once, so that what layers hand on fits a second-level cache
 BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
 Variant = Literal["convex", "corrected", "monotone", "linear", "free"]
 FROM_ANALYTIC = ("corrected", "monotone")  # variants that carry the seconds of cost model `analytic`
@@ -150,12 +151,20 @@ class Weights:
 
     def terms(self, work: Floats, inputs: Floats) -> Floats:
         """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x or more); 0 or more."""
+        found = np.empty((len(work), len(self.base)))
+        for start in range(0, len(work), BLOCK):
+            some = slice(start, start + BLOCK)
+            found[some] = np.einsum("ntb,nb->nt", self._units(inputs[some]), work[some])
+        return found
+
+    def _units(self, inputs: Floats) -> Floats:
+        """What a unit of each figure of work adds to each term of pieces with these inputs (N, t, b)."""
         flow = np.clip((inputs[:, : len(self.centre)] - self.centre) / self.spread, -4.0, 4.0)
         for weight, bias in self.layers[:-1]:
             flow = np.maximum(matmul(flow, weight.T) + bias, 0.0)
         weight, bias = self.layers[-1]
-        bent = BEND * tanh((matmul(flow, weight.T) + bias) / BEND).reshape(len(work), *self.base.shape)
-        return np.einsum("ntb,nb->nt", exp(self.base + bent), work)
+        bent = BEND * tanh((matmul(flow, weight.T) + bias) / BEND).reshape(len(flow), *self.base.shape)
+        return exp(self.base + bent)
 
 
 def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:

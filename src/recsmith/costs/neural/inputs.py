@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recsmith._types import Floats, Ints, noun
+from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.embedding_kernels import EmbeddingKernels
 from recsmith.elementary import distinct, log2, power
 
@@ -41,7 +41,7 @@ FIRST_INPUTS = INPUTS.index("adam")  # of models that learned from no Adam, and 
 FIGURES = ("rows", "pooling factor", "columns", "reads of a row")
 CELL_OCTAVES = 2.0  # of a cell: trade-off, narrower ones tell more and make larger files
 LEAST_FIGURE = 2.0**-10  # stands for less, of tables that hardly read anything
-TABLES_AT_ONCE = 512  # it bounds the memory of their differences from all cells
+TABLES_AT_ONCE = 64  # it bounds the memory of their differences from all cells
 
 
 class PieceWork(NamedTuple):
@@ -130,10 +130,17 @@ def distances(figures: Floats, cells: Floats) -> Floats:
     """How many times off (N,) the worst figure of each table is from the edge of its nearest cell; 1 within one."""
     tables, index = np.unique(figures, axis=0, return_inverse=True)  # many modes of a table have the same figures
     found = np.ones(len(tables))
-    for start in range(0, len(tables), TABLES_AT_ONCE):
-        some = tables[start : start + TABLES_AT_ONCE]
+    beyond = np.flatnonzero(~_within(tables, cells))
+    for start in range(0, len(beyond), TABLES_AT_ONCE):
+        some = beyond[start : start + TABLES_AT_ONCE]
         worst = np.zeros((len(some), len(cells)))
         for figure in range(cells.shape[1]):
-            np.maximum(worst, np.abs(some[:, figure, None] - cells[:, figure]), out=worst)
-        found[start : start + TABLES_AT_ONCE] = power(2.0, CELL_OCTAVES * np.maximum(worst.min(axis=1) - 0.5, 0.0))
+            np.maximum(worst, np.abs(tables[some, figure, None] - cells[:, figure]), out=worst)
+        found[some] = power(2.0, CELL_OCTAVES * np.maximum(worst.min(axis=1) - 0.5, 0.0))
     return found[index]
+
+
+def _within(figures: Floats, cells: Floats) -> Bools:
+    """Whether figures (N, 4) lie within one of the cells (C, 4)."""
+    number = np.unique(np.concatenate([cells, np.rint(figures)]), axis=0, return_inverse=True)[1]
+    return np.isin(number[len(cells) :], number[: len(cells)])
