@@ -65,6 +65,22 @@ def test_each_switch_is_what_the_plan_costs_with_it():
     assert double.samples == 8192
 
 
+def test_plans_that_are_compared_are_brief_ones_unless_a_planner_is_named(monkeypatch: pytest.MonkeyPatch):
+    asked: list[Any] = []
+
+    def heard(work: Workload, where: Any, **words: Any) -> Any:
+        asked.append(words["planner"])
+        return plan(work, where, **{**words, "planner": "cost_greedy"})
+
+    monkeypatch.setattr(table_prices, "plan", heard)
+    advise(tables(), "h100:2x2", cost_model="analytic")
+    assert len(asked) > 5
+    assert all(each.brief for each in asked)
+    asked.clear()
+    advise(tables(), "h100:2x2", **SEARCH)
+    assert set(asked) == {"cost_greedy"}
+
+
 def found_of(advice: Advice) -> dict[str, Advised]:
     return {each.switch.name: each for each in advice.switches}
 

@@ -130,3 +130,19 @@ def test_what_is_remembered_of_pieces_is_what_they_cost(monkeypatch: pytest.Monk
         asked.clear()
     evaluator.terms(every, np.full(len(every), 32))
     assert not asked
+
+
+def test_equal_tables_are_asked_for_once_and_others_apart(monkeypatch: pytest.MonkeyPatch):
+    """Others read as much, and differ in their type, their optimizer, or in which rows are hot."""
+    others = [
+        replace(TRAINED, name="b"), replace(TRAINED, name="c", data_type="fp16"),
+        replace(TRAINED, name="d", optimizer="sgd"), replace(TRAINED, name="e", access=AccessProfile(zipf=0.7)),
+    ]  # fmt: skip
+    asked, network = list[int](), Weights.terms
+    monkeypatch.setattr(Weights, "terms", lambda w, work, inputs: asked.append(len(work)) or network(w, work, inputs))
+    evaluator = evaluator_of(TRAINED, *others)
+    modes = [evaluator.problem.find_mode(t, "table_wise", "fused") for t in range(5)]
+    evaluator.terms(np.array(modes), np.full(5, 64))
+    assert asked == [4]
+    for each in (TRAINED, *others):
+        np.testing.assert_allclose(terms_of(evaluator, each.name), terms_of(evaluator_of(each), each.name), rtol=1e-6)

@@ -19,6 +19,7 @@ from recsmith.analyses.table_changes import NEW_PLAN, TableSwitch
 from recsmith.clusters import Cluster
 from recsmith.costs.published import error_of
 from recsmith.errors import Infeasible, NoPlanFound, RecSmithError
+from recsmith.planners.auto import Auto
 from recsmith.planners.warm import EFFORT, WarmSearch
 from recsmith.planning import plan
 from recsmith.planning.simulate import price, price_plan
@@ -65,10 +66,15 @@ class PlanSearch:
     def made(self, work: Workload, where: Cluster) -> Plan:
         """A plan from nothing."""
         if self.thorough:
-            found = plan(work, where, **self.search).plan
+            found = self._thoroughly(work, where)
         else:
             found = self._within(self._drafted(work, where), where, THOROUGH)
         return self._levelled(found)
+
+    def _thoroughly(self, work: Workload, where: Cluster) -> Plan:
+        """A plan of the default planner, or of the one that was asked for."""
+        by_planner: dict[str, Any] = {"planner": Auto(brief=True), **self.search}
+        return plan(work, where, **by_planner).plan
 
     def improved(self, start: Plan) -> Plan:
         """The plan that a search finds which is never slower, nor has a fuller device, than one that fits."""
@@ -104,7 +110,7 @@ class PlanSearch:
     def _within(self, start: Plan, room: Cluster, effort: int = FURTHER) -> Plan:
         """A plan on devices with so much room, for those of the start: from there where its size asks for that."""
         if self.thorough:
-            found = plan(start.workload, room, **self.search).plan
+            found = self._thoroughly(start.workload, room)
         else:
             planner = WarmSearch(effort, like=start.placements)
             begin = replace(start, cluster=room, digest="") if fullest(start) <= min(room.hbm_per_rank) else None

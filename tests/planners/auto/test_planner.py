@@ -48,6 +48,15 @@ def test_what_is_left_of_a_budget() -> None:
     assert 0 < (Budget(time_limit_s=1.0).less(4.0).time_limit_s or 0) < 1e-6
 
 
+def test_a_brief_search_has_no_turns_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, asked = medium_case(seeded(5), models=("analytic",)), list[str]()
+    for name in ("first_turns", "selected_turn", "gathered_turn", "last_turns"):
+        monkeypatch.setattr(annealing_turns.AnnealingTurns, name, lambda _, name=name: bool(asked.append(name)))
+    auto.Auto(brief=True).plan(case.problem, case.evaluator)
+    auto.Auto().plan(case.problem, case.evaluator)
+    assert asked == ["first_turns", "selected_turn", "gathered_turn", *asked[:3], "last_turns"]
+
+
 @pytest.mark.parametrize(
     ("case", "compiled"),
     [(medium_case(seeded(2), models=("analytic",)), True), (CASE, False), (large_case(seeded(1)), True)],

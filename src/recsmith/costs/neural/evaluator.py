@@ -145,9 +145,17 @@ class NeuralEvaluator:
         """A number of each mode (M,), the same for those that a model of kernels cannot tell apart."""
         modes = self.problem.modes
         share = np.ones(len(modes.table)) if self.share is None else self.share
-        facts = (modes.table, modes.kernel, modes.load_factor, modes.ids, modes.bags, modes.head_rows, modes.repeats,
-                 modes.spread, modes.row_spread, modes.lookups, self.kernels.unique, self.covered, share)  # fmt: skip
+        facts = (self._kind[modes.table], modes.kernel, modes.load_factor, modes.ids, modes.bags, modes.head_rows,
+                 modes.repeats, modes.spread, modes.row_spread, modes.lookups, self.kernels.unique, self.covered,
+                 share)  # fmt: skip
         return np.unique(np.column_stack(facts), axis=0, return_inverse=True)[1].ravel()
+
+    @cached_property
+    def _kind(self) -> Ints:
+        """A number of each table (T,), the same for those whose rows, reads, data types and optimizers are equal."""
+        of, numbers = self.problem.workload.optimizer_of, dict[tuple[object, ...], int]()
+        kinds = ((each.num_embeddings, each.access, each.data_type, of(each)) for each in self.problem.tables)
+        return np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds], dtype=np.int64)
 
     @cached_property
     def _remembered(self) -> list[tuple[Ints, Floats]]:

@@ -44,6 +44,10 @@ class Auto(SearchPlanner):
     name = "auto"
     about = "Greedy placements, then searches, until the bound is near."
 
+    def __init__(self, *, brief: bool = False) -> None:
+        """brief: without the long turns at last, for plans that are made to be compared with each other."""
+        self.brief = brief
+
     def solve(self, search: Search) -> Solution:
         """The best of some tens of placements; NoPlanFound where none is complete."""
         members: list[str] = []
@@ -52,7 +56,7 @@ class Auto(SearchPlanner):
             with search.interruptible():
                 if search.budget.time_limit_s is not None:
                     _quick_plan(search)
-                _Team(search, members, left_out).work()
+                _Team(search, members, left_out).work(brief=self.brief)
         except KeyboardInterrupt:  # before there is any plan: the quickest one is due
             _quick_plan(search)
             search.truncated = True
@@ -91,7 +95,7 @@ class _Team:
         self.drafts = Drafts(search, self.devices, relaxation, self.stopping, finished)
         self.annealing = AnnealingTurns(self.stopping, self.drafts, known)
 
-    def work(self) -> None:
+    def work(self, *, brief: bool = False) -> None:
         """Drafts first, then annealing, local search or enumeration, and last what is left of a budget."""
         with self.annealing.tightening(partial(self.search.is_early, BOUND_SHARE)):
             if not self.drafts.work():
@@ -102,7 +106,8 @@ class _Team:
         if self.annealing.suffices:
             self._take_part("annealing", self.annealing.selected_turn)
             self._take_part("annealing", self.annealing.gathered_turn)
-            self._take_part("annealing", self.annealing.last_turns)
+            if not brief:
+                self._take_part("annealing", self.annealing.last_turns)
         else:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
