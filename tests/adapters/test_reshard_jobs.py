@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.exactness import cpu_cluster
-from support.resharding import columns_kept, hashes, turned
+from support.resharding import columns_kept, hashes, own_optimizers, turned
 
 from recsmith.plans import plan_to_raw
 
@@ -25,12 +25,14 @@ def test_a_job_of_three_ranks_goes_on_where_one_of_two_was(tmp_path: Path):
     plans = {
         "adagrad": [turned(cpu_cluster(1, hosts), turn, "adagrad") for turn, hosts in enumerate((2, 3))],
         "rowwise_adagrad": [columns_kept(cpu_cluster(1, hosts), turn) for turn, hosts in enumerate((2, 3))],
+        "own": [own_optimizers(cpu_cluster(1, hosts), turn) for turn, hosts in enumerate((2, 3))],
     }
 
     def job(number: int, first: int, **folders: str) -> list[list[float]]:
         jobs: list[dict[str, Any]] = [
-            {"plan": plan_to_raw(each[number]), "optimizer": optimizer, "steps": [first, STEPS + MORE],
-             "save_after": STEPS, **{key: str(tmp_path / f"{optimizer}-{name}") for key, name in folders.items()}}
+            {"plan": plan_to_raw(each[number]), "optimizer": each[number].workload.optimizer,
+             "steps": [first, STEPS + MORE], "save_after": STEPS,
+             **{key: str(tmp_path / f"{optimizer}-{name}") for key, name in folders.items()}}
             for optimizer, each in plans.items()
         ]  # fmt: skip
         ranks = plans["adagrad"][number].cluster.world_size

@@ -4,11 +4,13 @@ A job of another world size trains on the same global batches: samples are drawn
 """
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recsmith import Cluster, Placement, Plan, Table, Workload
 from recsmith.plans import Bound, plan_from_raw, sorted_by_name
+from recsmith.workloads.optimizers import OptimizerName
 from support.build import table
 from support.exactness import cpu_cluster, no_cost
 
@@ -24,6 +26,14 @@ def turned(cluster: Cluster, turn: int, optimizer: str = "adagrad", rows: int = 
     tables = [table(f"t{i}", rows, DIM) for i in range(len(TYPES))]
     placements = [placement(each, TYPES[(i + turn) % len(TYPES)], cluster, turn) for i, each in enumerate(tables)]
     return hand_made(tables, placements, cluster, optimizer)
+
+
+def own_optimizers(cluster: Cluster, turn: int) -> Plan:
+    """The same under Adagrad, but for a table with an optimizer of its own."""
+    plan = turned(cluster, turn)
+    own: dict[str, OptimizerName] = {"t2": "rowwise_adagrad"}
+    tables = [replace(each, optimizer=own.get(each.name)) for each in plan.workload.tables]
+    return hand_made(tables, list(plan.placements), cluster, "adagrad")
 
 
 def placement(of: Table, kind: str, cluster: Cluster, turn: int) -> Placement:

@@ -139,6 +139,15 @@ def in_bf16(made: Plan) -> Plan:
         (two_tables("cpu:8x4"), "32 ranks"),
         (two_tables(optimizer="adam"), "adam"),
         (in_bf16(two_tables()), "bf16"),
+        (plan_of(workload(table("a", optimizer="adam")), cluster(), placed("a", "table_wise", [0])), "adam"),
+        (
+            plan_of(
+                workload(table("a", optimizer="adagrad")),
+                cluster(),
+                placed("a", "data_parallel", [0, 1], kernel="dense"),
+            ),
+            "'a' is data_parallel and has optimizer adagrad",
+        ),
     ],
 )
 def test_what_this_machine_cannot_run_is_refused_before_it_starts(made: Plan, words: str):

@@ -119,14 +119,19 @@ def rank_device() -> torch.device:
 
 
 def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel, torch.optim.Optimizer | None]:
-    """The plan's model, sharded, and the dense optimizer of its data_parallel tables (None where there are none)."""
+    """The plan's model, sharded, and the dense optimizer of its data_parallel tables (None where there are none).
+
+    optimizer: of all tables but those that have one of their own in the plan and are not data_parallel.
+    """
     plan = with_model_collections(plan)
+    own = {table.name: table.optimizer or optimizer for table in plan.workload.tables}
     model = WorkloadModel(plan.workload, torch.device("meta"))
     cls, keywords = optimizer_of(optimizer)
     copies = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     for name, parameter in model.named_parameters():
         if table_of(name) not in copies:
-            apply_optimizer_in_backward(cls, [parameter], dict(keywords))
+            of_table, words = optimizer_of(own[table_of(name)])
+            apply_optimizer_in_backward(of_table, [parameter], words)
     sharders = deduplicating(get_default_sharders(), plan.workload)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -16,7 +16,7 @@ from recsmith.clusters import group_and_rank, whole_job
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.planning.simulate import price_plan
-from recsmith.plans import Placement, Plan, check_one_optimizer, plan_to_raw
+from recsmith.plans import Placement, Plan, plan_to_raw
 from recsmith.problems.rank_bytes import predicted_bytes
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE
 from recsmith.units import format_size
@@ -58,18 +58,17 @@ def check_plan(plan: Plan) -> None:
             f"the plan has {world} ranks; this machine runs at most {MOST_RANKS}: plan for a smaller cluster, such as "
             f"{plan.cluster.device.name}:{min(MOST_RANKS, plan.cluster.local_world_size)}"
         )
-    check_one_optimizer(plan)
-    if plan.workload.optimizer not in CPU_OPTIMIZERS:
-        trained = ", ".join(CPU_OPTIMIZERS)
-        raise UsageError(f"the plan's optimizer is {plan.workload.optimizer}; verify trains {trained}")
+    odd = next((each for each in plan.workload.optimizers if each not in CPU_OPTIMIZERS), None)
+    if odd is not None:
+        raise UsageError(f"the plan's optimizer is {odd}; verify trains {', '.join(CPU_OPTIMIZERS)}")
     tables = {table.name: table for table in plan.workload.tables}
     for placement in plan.placements:
-        _check_placement(tables[placement.table], placement)
+        _check_placement(tables[placement.table], placement, plan.workload.optimizer)
     if not Path("/proc/self/clear_refs").exists():
         raise UsageError("verify reads peak memory from /proc/self, which this system does not have; run it on Linux")
 
 
-def _check_placement(table: Table, placement: Placement) -> None:
+def _check_placement(table: Table, placement: Placement, optimizer: str) -> None:
     where = f"table '{table.name}'"
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"{where} is {table.data_type}; FBGEMM trains {', '.join(DATA_TYPES)} on CPU: plan with those")
@@ -77,6 +76,11 @@ def _check_placement(table: Table, placement: Placement) -> None:
         need = "a run's folder" if placement.compute_kernel == KEY_VALUE.name else "a GPU"
         raise UsageError(
             f"{where} uses {placement.compute_kernel}, which needs {need}; plan with --kernels fused,dense"
+        )
+    if placement.sharding_type == "data_parallel" and table.optimizer not in (None, optimizer):
+        raise UsageError(
+            f"{where} is data_parallel and has optimizer {table.optimizer}; verify steps all such tables by one, that "
+            f"of the workload ({optimizer}): plan without data_parallel (--types)"
         )
     if placement.sharding_type == "data_parallel" and not table.pooled:
         raise UsageError(

@@ -25,7 +25,7 @@ from recsmith.adapters.reshard.table_entries import (
     weight_path,
 )
 from recsmith.errors import PlanMismatch, UsageError
-from recsmith.plans import Plan, check_one_optimizer, check_placements
+from recsmith.plans import Plan, check_placements
 
 Init = Literal["zeros", "uniform"]
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -192,8 +192,6 @@ def plan_moves(
 ) -> tuple[list[NewEntry], list[TableChange], int]:
     """All entries of the new checkpoint, what becomes of each table, and how many entries pass through."""
     _check_plans(before, after)
-    for plan in (before, after):
-        check_one_optimizer(plan)
     olds, news = layouts(before), layouts(after)
     _check_tables(olds, news)
     named = EntriesByName(stored.entries.values(), str(stored.folder))
@@ -202,17 +200,20 @@ def plan_moves(
     _check_numbered(stored, olds, news)
     found = {name: each.entries for name, each in tables.items()}
     kept = {
-        dense: kept_by(dense, found, olds, stored.entries, after.workload.optimizer) for dense in (False, True)
-    }  # by whether a dense optimizer keeps it
+        (dense, optimizer): kept_by(dense, found, olds, stored.entries, before.workload, optimizer)
+        for dense in (False, True)  # whether a dense optimizer keeps it
+        for optimizer in after.workload.optimizers
+    }
     entries: list[NewEntry] = []
     changes: list[TableChange] = []
     examples = siblings(tables)
     for name, layout in news.items():
+        own = kept[layout.dense, after.workload.optimizer_of(layout.table)]
         if name in tables:
-            made, change = move_table(tables[name], layout, kept[layout.dense])
+            made, change = move_table(tables[name], layout, own)
         else:
             example = examples.get((layout.table.collection, layout.table.pooled))
-            made, change = add_table(layout, example, kept[layout.dense], init, seed)
+            made, change = add_table(layout, example, own, init, seed)
         entries += made
         changes.append(change)
     changes += [_removed(layout) for name, layout in olds.items() if name not in news]
@@ -239,7 +240,7 @@ def _check_tables(olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) 
     """Refuse tables that are not the same in both plans."""
     for name in olds.keys() & news.keys():
         one, other = olds[name].table, news[name].table
-        for what in ("num_embeddings", "embedding_dim", "data_type", "collection"):
+        for what in ("num_embeddings", "embedding_dim", "data_type", "collection", "optimizer"):
             if getattr(one, what) != getattr(other, what):
                 raise PlanMismatch(
                     f"table '{name}' has {what} {getattr(one, what)!r} in the old plan and {getattr(other, what)!r} "

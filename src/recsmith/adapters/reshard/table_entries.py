@@ -14,7 +14,8 @@ from recsmith._types import record
 from recsmith.adapters.checkpoints import Entry
 from recsmith.adapters.reshard.layout import StoredLayout
 from recsmith.errors import PlanMismatch
-from recsmith.workloads.optimizers import OPTIMIZERS, StateShape
+from recsmith.workloads import Workload
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName, StateShape
 
 STATE = "state"
 COLLECTIONS = ("embedding_bags", "embeddings")  # attributes of TorchRec's collections that hold their tables
@@ -174,14 +175,17 @@ def states_of(found: TableEntries, layout: StoredLayout) -> tuple[State, ...]:
 
 def kept_by(
     dense: bool, tables: Mapping[str, TableEntries], old: Mapping[str, StoredLayout], entries: Mapping[str, Entry],
-    optimizer: str,
+    workload: Workload, optimizer: OptimizerName,
 ) -> Kept | None:  # fmt: skip
-    """What one kind of optimizer keeps of each table; None where the checkpoint holds no optimizer state at all."""
+    """What an optimizer keeps of each of its tables; None where the checkpoint holds no optimizer state at all.
+
+    dense: whether it steps tables of which every rank has a copy. workload: of the old plan.
+    """
     others: Kept | None = None
     for name, found in tables.items():
         if found.states:
             prefix = next(iter(found.states.values())).path[:-2]
-            if old[name].dense == dense:
+            if old[name].dense == dense and workload.optimizer_of(old[name].table) == optimizer:
                 return Kept(prefix=prefix, states=states_of(found, old[name]))
             others = others or Kept(prefix=prefix, states=())
     if others is None or not dense:
