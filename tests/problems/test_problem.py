@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from support.cases import Case, cluster, drawn, make_workload, medium_case, seeded, table, workload
+from support.cases import Case, cluster, drawn, kernel_limits, make_workload, medium_case, seeded, table, workload
 
 from recsmith.clusters import sharding_group
 from recsmith.errors import PlanMismatch, UsageError
@@ -24,7 +24,6 @@ from recsmith.problems import (
 from recsmith.problems.constraints import RulesByTable
 from recsmith.problems.problem import canonical_order
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Span
-from recsmith.sharding.kernel_limits import KernelLimits
 
 CASES = [medium_case(seeded(seed)) for seed in range(60)]
 SOME = workload(table("a", 100, 16), table("b", 50, 8, pooling="none"), table("c", 10, 4))
@@ -111,7 +110,7 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
     ):
         assert problem.find_mode(int(t), TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)) == mode
         found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)))
-    expected, limits = set(), KernelLimits.of(case.workload, case.cluster)
+    expected, limits = set(), kernel_limits(case)
     for t in case.workload.tables:
         rule = RulesByTable(case.constraints.rules).merged(t.name)
         types = set(rule.sharding_types or TYPE_NAMES) if rule else set(TYPE_NAMES)

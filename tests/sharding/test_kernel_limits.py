@@ -11,7 +11,8 @@ from recsmith import plan, price, simulate
 from recsmith.clusters import Cluster, Disk, load_cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Cache, Placement, check_placements
-from recsmith.problems import Space, build_problem
+from recsmith.problems import Constraints, Space, TableRule, build_problem, footprint_of
+from recsmith.problems.footprint import problem_holding
 from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, KEY_VALUE, SHARDING_TYPES
 from recsmith.sharding.kernel_limits import KernelLimits, varying_collections
 from recsmith.sharding.on_disk import ON_DISK
@@ -117,3 +118,25 @@ def test_grid_shard_is_left_out_where_batch_sizes_differ() -> None:
         build_problem(work, CUDA, Space(types=("grid_shard",)))
     kinds = {SHARDING_TYPES[kind].name for kind in build_problem(work, CUDA).modes.type.tolist()}
     assert kinds == {kind.name for kind in SHARDING_TYPES} - {"grid_shard"}
+
+
+def test_means_are_split_by_rows_where_all_tables_of_their_collection_are() -> None:
+    """As `tests/jobs/test_exactness.py` trains them; one beside them that is not would be divided, too."""
+    work = workload(table("a", 64, 16, pooling="mean"), table("b", 64, 16), table("c", 64, 16, collection="other"))
+    rules = tuple(TableRule(tables=name, sharding_types=("row_wise", "table_row_wise")) for name in "ab")
+    found = plan(work, CPU, constraints=Constraints(rules=rules)).plan
+    assert {each.sharding_type for each in found.placements if each.table in "ab"} <= {"row_wise", "table_row_wise"}
+    by_hand = [
+        Placement(table=name, sharding_type="row_wise", compute_kernel="fused", ranks=tuple(range(CPU.world_size)))
+        for name in "abc"
+    ]
+    check_placements(by_hand, work, CPU)
+    problem = problem_holding(build_problem(work, CPU), by_hand)
+    assert len(footprint_of(problem, tuple(by_hand)).mode) == 3
+    beside = replace(by_hand[1], sharding_type="table_wise", ranks=(0,))
+    with pytest.raises(PlanMismatch, match="split all tables of the collection by rows, or give"):
+        check_placements([by_hand[0], beside, by_hand[2]], work, CPU)
+    first, second, third = work.tables
+    twice = replace(work, tables=(first, replace(second, features=first.features), third))
+    with pytest.raises(PlanMismatch, match="its numbers of ids"):
+        check_placements(by_hand, twice, CPU)

@@ -547,9 +547,20 @@ def check_plan(case: Case, plan: Plan) -> None:
 # --- every plan of a small space ----------------------------------------------------------------------------------
 
 
+def kernel_limits(case: Case) -> KernelLimits:
+    """Limits where tables that rules leave no other types are split by rows."""
+    rules = RulesByTable(case.constraints.rules)
+    types = {each.name: (rule.sharding_types if (rule := rules.merged(each.name)) else None) or TYPE_NAMES
+             for each in case.workload.tables}  # fmt: skip
+    by_rows = {
+        name for name, left in types.items() if not {*left} & {*case.space.types} - {"row_wise", "table_row_wise"}
+    }
+    return KernelLimits.of(case.workload, case.cluster, by_rows)
+
+
 def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, str, Cache | None, int]]:
     """(type, kernel, cache, least width) that a table may have; relaxed: even where no legal split is left."""
-    rule, limits = RulesByTable(case.constraints.rules).merged(t.name), KernelLimits.of(case.workload, case.cluster)
+    rule, limits = RulesByTable(case.constraints.rules).merged(t.name), kernel_limits(case)
     for kind in SHARDING_TYPES:
         if kind.name not in case.space.types or kind.refusal(t, case.cluster):
             continue

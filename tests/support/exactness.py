@@ -9,12 +9,12 @@ from support.build import table
 COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "grid_on_a_host", "seq_cw", "weighted_cw"}
 
 
-def _table(name: str, dim: int = 16) -> Table:
+def _table(name: str, dim: int = 16, collection: str = "") -> Table:
     weighted = name.startswith("weighted")
     features = tuple(Feature(name=f"{name}_{i}", pooling_factor=2.5, weighted=weighted) for i in range(2))
     pooling = "none" if name.startswith("seq") else "mean" if name.startswith("mean") else "sum"
-    own = name if pooling == "mean" else ""  # means are split by rows rightly where they are alone
-    return table(name, 41, dim, features=features, pooling=pooling, collection=own)
+    own = name if pooling == "mean" else ""  # means are split by rows rightly where they are alone, or all tables are
+    return table(name, 41, dim, features=features, pooling=pooling, collection=collection or own)
 
 
 def every_type(cluster: Cluster) -> Plan:
@@ -26,6 +26,9 @@ def every_type(cluster: Cluster) -> Plan:
         (_table("mean"), "table_wise", [0], ()),
         (_table("mean_rw"), "row_wise", everyone, ()),
         (_table("mean_twrw"), "table_row_wise", range(local), ()),
+        (_table("mean_beside_rw", collection="rows"), "row_wise", everyone, ()),
+        (_table("mean_beside_twrw", collection="rows"), "table_row_wise", range(local), ()),
+        (_table("sum_beside_rw", collection="rows"), "row_wise", everyone, ()),
         (_table("cw", 32), "column_wise", [0, last], (16, 16)),
         (_table("cw_two_on_a_rank", 32), "column_wise", [last, 0, 0], (16, 8, 8) if world > 1 else ()),
         (_table("rw"), "row_wise", everyone, ()),

@@ -7,7 +7,7 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement, Plan
 from recsmith.sharding import CACHED_KERNELS, FUSED, KEY_VALUE, TYPE_NAMES, Shard
-from recsmith.sharding.kernel_limits import KernelLimits, collection_words
+from recsmith.sharding.kernel_limits import ROW_SUMS, KernelLimits, collection_words
 from recsmith.sharding.on_disk import static_refused
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
@@ -16,7 +16,7 @@ from recsmith.workloads import Table, Workload
 def check_placements(placements: Sequence[Placement], workload: Workload, cluster: Cluster) -> None:
     """Refuse placements that miss or repeat a table, or that TorchRec cannot run (PlanMismatch)."""
     tables = {table.name: table for table in workload.tables}
-    limits = KernelLimits.of(workload, cluster)
+    limits = KernelLimits.of(workload, cluster, tables_by_rows(placements))
     seen: set[str] = set()
     for placement in placements:
         if placement.table not in tables:
@@ -34,6 +34,11 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
         raise PlanMismatch(
             f"{counted(len(missing), 'table')} without a place, the first is '{missing[0]}'; place every table"
         )
+
+
+def tables_by_rows(placements: Sequence[Placement]) -> frozenset[str]:
+    """Tables whose ranks add up their own rows."""
+    return frozenset(each.table for each in placements if each.sharding_type in ROW_SUMS)
 
 
 def check_placement(placement: Placement, table: Table, cluster: Cluster) -> None:
@@ -139,12 +144,12 @@ def _shown(shard: Shard) -> str:
 
 
 def check_one_optimizer(plan: Plan) -> None:
-    """UsageError where tables of a plan have optimizers of their own, for what trains or moves all by one."""
+    """UsageError where tables of a plan have optimizers of their own, for what measures all by one."""
     odd = next(
         (table for table in plan.workload.tables if table.optimizer not in (None, plan.workload.optimizer)), None
     )
     if odd is not None:
         raise UsageError(
-            f"table '{odd.name}' has optimizer {odd.optimizer}, and the workload {plan.workload.optimizer}; measuring "
-            "and resharding take plans of one optimizer: leave the table's out"
+            f"table '{odd.name}' has optimizer {odd.optimizer}, and the workload {plan.workload.optimizer}; kernels "
+            "are measured under one optimizer: leave the table's out, or verify the plan by a job"
         )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from recsmith._types import Ints
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements, describe_kernel
+from recsmith.plans.check import tables_by_rows
 from recsmith.problems.constraint_files import constraints_from_raw
 from recsmith.problems.constraints import Constraints, RulesByTable
 from recsmith.problems.kept import KeptRules, broken_constraint
@@ -22,6 +23,7 @@ from recsmith.problems.problem import Problem, build_problem
 from recsmith.problems.space import Space, kernels_of, torchrec_width
 from recsmith.sharding import KERNEL_NAMES, KEY_VALUE, SHARDING_TYPES, Span
 from recsmith.sharding.coverage import last_rank
+from recsmith.sharding.kernel_limits import wrongly_divided
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -190,10 +192,12 @@ def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Proble
     space = space_holding(problem.space, placements)
     cached = any(placement.cache for placement in placements)
     given = problem.constraints
-    if space == problem.space and not given.parts and not cached:
+    by_rows = tables_by_rows(placements)
+    divided = [wrongly_divided(problem.workload, problem.cluster.device.kind, each) for each in ((), by_rows)]
+    if space == problem.space and not given.parts and not cached and divided[0] == divided[1]:
         return problem
     limits = Constraints(memory=given.memory, keep_exact=given.keep_exact, stash=given.stash)
-    return build_problem(problem.workload, problem.cluster, space, limits, needless=True)
+    return build_problem(problem.workload, problem.cluster, space, limits, needless=True, by_rows=by_rows)
 
 
 def space_holding(space: Space, placements: Sequence[Placement]) -> Space:

@@ -9,7 +9,7 @@ Legend: T tables (in canonical order), M modes, P pieces, O options, W ranks, H 
 A plan chooses one option per table and a target (rank, host or the world) for each of its pieces.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,10 +26,10 @@ from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Demand, Modes, Rules, build_modes, holds_two_batches, no_mode
 from recsmith.problems.options import Options, PieceTable, build_options
 from recsmith.problems.plain_reserve import with_reserve
-from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space, opened_space
+from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space, opened_space, types_of
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, widest_piece
-from recsmith.sharding.kernel_limits import KernelLimits
+from recsmith.sharding.kernel_limits import ROW_SUMS, KernelLimits
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.sharding.on_disk import check_disk
 from recsmith.workloads import AccessProfile, Table, Workload
@@ -138,12 +138,14 @@ def build_problem(
     constraints: Constraints | None = None,
     *,
     needless: bool = False,
+    by_rows: Collection[str] = (),
 ) -> Problem:
     """The problem of placing a workload on a cluster. Cost: linear in tables times splits; 0.2 s for 2,000 x 128.
 
     A cluster that states neither memory nor reserve keeps `plain_reserve` free.
 
     needless: also with caches that save no memory or are too small, so that every plan of the space can be priced.
+    by_rows: tables that are row_wise or table_row_wise in a plan that is priced; those that may have no other type are.
 
     Raises:
         UsageError: a table has no legal placement at all, or none beside others; a rule or kernel does not fit; or
@@ -155,7 +157,8 @@ def build_problem(
     constraints.check_names(names)
     by_table = RulesByTable(constraints.rules)
     rules = {name: by_table.merged(name) for name in names} if constraints.rules else {}
-    opened, kernels = opened_space(space, rules), KernelLimits.of(workload, cluster)
+    by_rows = {*by_rows, *(name for name in names if {*types_of(space, rules.get(name))} <= {*ROW_SUMS})}
+    opened, kernels = opened_space(space, rules), KernelLimits.of(workload, cluster, by_rows)
     check_replicated(workload, cluster, opened)
     _check_beneath(workload, cluster, opened, constraints)
     tables = canonical_order(workload.tables, rules, constraints)

@@ -310,6 +310,11 @@ def kernels_of(space: Space, rule: TableRule | None) -> tuple[str, ...]:
     return space.kernels if rule is None or rule.compute_kernels is None else rule.compute_kernels
 
 
+def types_of(space: Space, rule: TableRule | None) -> tuple[str, ...]:
+    """The sharding types of the space that a table's rules leave it."""
+    return tuple(each for each in space.types if rule is None or each in (rule.sharding_types or ()))
+
+
 def opened_space(space: Space, rules: Mapping[str, TableRule | None]) -> Space:
     """The space with the kernels that rules name for their tables; rules by table.
 

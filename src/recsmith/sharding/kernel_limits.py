@@ -4,7 +4,7 @@ The one place that knows it: searches leave out what is refused here, and placem
 same rules (plans/check.py). `tests/jobs/test_kernel_limits.py` asks the libraries' own functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from recsmith.clusters import Cluster
@@ -50,13 +50,14 @@ def uneven_collections(workload: Workload) -> frozenset[str]:
     return frozenset(name for name, found in sizes.items() if len(found) > 1)
 
 
-def wrongly_divided(workload: Workload, kind: Kind) -> frozenset[str]:
+def wrongly_divided(workload: Workload, kind: Kind, by_rows: Collection[str] = ()) -> frozenset[str]:
     """Collections in which a table of means must not be split by rows: others would be divided, too.
 
     Where one table of means is row_wise or table_row_wise, TorchRec divides all that its collection gives by numbers of
     ids, but for sums that are split so as well (`_create_mean_pooling_divisor` of embeddingbag.py, 1.8). So one may be
-    split by rows alone in its collection, and among tables whose ids are remapped on CUDA: TorchRec splits all of these
-    by rows, and is right unless a feature is read by a mean and a sum.
+    split by rows alone in its collection, and where all tables are, unless a feature is read by a mean and a sum.
+
+    by_rows: tables that are split by rows in any case; so are those whose ids are remapped on CUDA.
     """
     by_collection: dict[str, list[Table]] = {}
     for table in workload.tables:
@@ -67,8 +68,13 @@ def wrongly_divided(workload: Workload, kind: Kind) -> frozenset[str]:
         for name, tables in by_collection.items()
         if len(tables) > 1
         and any(table.pooling == "mean" for table in tables)
-        and not (kind == "cuda" and all(table.dynamic for table in tables) and not _read_by_both(tables))
+        and (_read_by_both(tables) or not all(each.name in by_rows or _is_remapped(each, kind) for each in tables))
     )
+
+
+def _is_remapped(table: Table, kind: Kind) -> bool:
+    """Whether TorchRec maps the ids of a table to rows, and splits it by rows."""
+    return kind == "cuda" and table.dynamic is not None
 
 
 def _read_by_both(tables: Sequence[Table]) -> bool:
@@ -95,10 +101,11 @@ class KernelLimits:
     divided: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, workload: Workload, cluster: Cluster) -> "KernelLimits":
-        """The limits of a workload's kernels on a cluster's devices."""
+    def of(cls, workload: Workload, cluster: Cluster, by_rows: Collection[str] = ()) -> "KernelLimits":
+        """The limits of a workload's kernels on a cluster's devices. by_rows: tables that are split by rows."""
         kind, varying = cluster.device.kind, varying_collections(workload)
-        return cls(kind, workload.optimizer, varying, uneven_collections(workload), wrongly_divided(workload, kind))
+        divided = wrongly_divided(workload, kind, by_rows)
+        return cls(kind, workload.optimizer, varying, uneven_collections(workload), divided)
 
     def refusal(self, table: Table, sharding_type: str, kernel: str, load_factor: float = 0.0) -> str | None:
         """Why a kernel of a sharding type does not train a table, with what to do instead; None where it does.
@@ -132,7 +139,7 @@ class KernelLimits:
             return (
                 f"where a table with pooling mean is {sharding_type}, TorchRec divides outputs of other tables of "
                 f"{collection_words(table)} by its numbers of ids, too{FIX}table_wise, column_wise or "
-                "data_parallel, or give the table a collection of its own"
+                "data_parallel, split all tables of the collection by rows, or give the table a collection of its own"
             )
         return None
 
