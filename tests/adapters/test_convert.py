@@ -11,6 +11,7 @@ from support.exactness import cpu_cluster, every_type
 
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements, sorted_by_name
+from recsmith.workloads import Feature
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 PLANS, MANY_PLANS = 60, 1000
@@ -168,3 +169,31 @@ def test_constraints_for_torchrecs_own_planner_name_type_kernel_and_width() -> N
     assert made["dp"].compute_kernels == ["dense"]
     assert made["tw"].pooling_factors == [2.5, 2.5]
     assert made["weighted_tw"].is_weighted
+
+
+def test_what_fbgemm_stops_at_on_cpu_where_batch_sizes_vary_goes_to_no_job() -> None:
+    from recsmith.jobs.workload_model import with_model_collections
+    from recsmith.torchrec import to_sharding_plan
+
+    blank = every_type(cpu_cluster(1, 1))
+    first = replace(a_table("a", 20, 8), features=(Feature(name="a", pooling_factor=1.0, batch_size=2),))
+    for other, kind, refused in (
+        (a_table("b", 20, 8, pooling="mean"), "table_wise", True),
+        (a_table("b", 20, 8, data_type="fp16"), "table_wise", True),
+        (a_table("b", 20, 8), "table_wise", False),
+        (a_table("b", 20, 8, pooling="mean"), "column_wise", False),
+        (a_table("b", 20, 8, pooling="mean", collection="own"), "table_wise", False),
+    ):
+        placed = tuple(
+            Placement(table=name, sharding_type=each, compute_kernel="fused", ranks=(0,))
+            for name, each in (("a", "table_wise"), ("b", kind))
+        )
+        plan = replace(blank, workload=workload(first, other), placements=placed)
+        if refused:
+            with pytest.raises(
+                PlanMismatch, match=r"rank 0 holds 'a' \(sum, fp32\) and 'b' \((mean, fp32|sum, fp16)\)"
+            ):
+                to_sharding_plan(plan, _model(plan))
+            to_sharding_plan(replace(plan, cluster=cluster(1)), _model(plan), device="cpu")
+        else:
+            to_sharding_plan(with_model_collections(plan), _model(with_model_collections(plan)))

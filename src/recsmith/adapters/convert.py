@@ -27,6 +27,7 @@ from recsmith.adapters.virtual_tables import virtual_entries, virtual_tables
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements
+from recsmith.plans.check import check_uneven_on_cpu
 from recsmith.sharding import CACHED_KERNELS, KEY_VALUE
 from recsmith.workloads import Table, Workload
 
@@ -49,6 +50,7 @@ def to_sharding_plan(
         UsageError: the constraints ask for something that is not kept.
     """
     check_placements(plan.placements, plan.workload, plan.cluster)
+    check_uneven_on_cpu(plan)
     found = collections(module, sharders or get_default_sharders())
     limits = constraints or {}
     check_constraints(limits, found, plan.cluster)

@@ -7,7 +7,7 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement, Plan
 from recsmith.sharding import CACHED_KERNELS, FUSED, KEY_VALUE, TYPE_NAMES, Shard
-from recsmith.sharding.kernel_limits import ROW_SUMS, KernelLimits, collection_words
+from recsmith.sharding.kernel_limits import ROW_SUMS, KernelLimits, collection_words, uneven_collections
 from recsmith.sharding.on_disk import static_refused
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
@@ -141,6 +141,30 @@ def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Seque
 
 def _shown(shard: Shard) -> str:
     return f"rank {shard.rank} rows {list(shard.rows)} columns {list(shard.columns)}"
+
+
+def check_uneven_on_cpu(plan: Plan) -> None:
+    """Refuse what FBGEMM's kernels on CPU stop at in the first step, once a job is to train a plan (PlanMismatch).
+
+    TorchRec gives tables of two poolings or data types on a rank a kernel each. Where batch sizes vary, all kernels of
+    a sharding type write into one output, and those on CPU take no output that was made before.
+    """
+    uneven = uneven_collections(plan.workload) if plan.cluster.device.kind == "cpu" else frozenset[str]()
+    tables = {table.name: table for table in plan.workload.tables}
+    first: dict[tuple[str, str, int], Table] = {}
+    for placement in plan.placements if uneven else ():
+        table, kind = tables[placement.table], placement.sharding_type
+        if not table.pooled or table.collection not in uneven or kind == "data_parallel":
+            continue
+        for rank in placement.ranks:
+            other = first.setdefault((table.collection, kind, rank), table)
+            if (other.pooling, other.data_type) != (table.pooling, table.data_type):
+                raise PlanMismatch(
+                    f"{collection_words(table)} has features of several batch sizes, and rank {rank} holds "
+                    f"'{other.name}' ({other.pooling}, {other.data_type}) and '{table.name}' ({table.pooling}, "
+                    f"{table.data_type}) of it, both {kind}, which FBGEMM does not train on cpu; give one another "
+                    "sharding type by a rule, or a collection of its own, or train on GPUs"
+                )
 
 
 def check_one_optimizer(plan: Plan) -> None:
