@@ -60,6 +60,22 @@ class TestLossGuard(WatcherContract):
         return LossGuard()
 
 
+class TestEarlyStopping(WatcherContract):
+    """Of scores, which steps do not tell."""
+
+    def make(self, folder: Path) -> Any:
+        """With its usual settings."""
+        return watcher_of("early_stopping")
+
+
+class TestPeriodDeltas(WatcherContract):
+    """Of a job without periods."""
+
+    def make(self, folder: Path) -> Any:
+        """With its usual settings."""
+        return watcher_of("period_deltas")
+
+
 class TestExample(WatcherContract):
     """examples/own_watcher.py: a watcher in one file, which nothing else knows of."""
 
