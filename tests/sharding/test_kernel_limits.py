@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.cases import cluster, table, workload
 
-from recsmith import plan, price, simulate
+from recsmith import plan, price, replan, simulate
 from recsmith.clusters import Cluster, Disk, load_cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Cache, Placement, check_placements
@@ -133,6 +133,10 @@ def test_means_are_split_by_rows_where_all_tables_of_their_collection_are() -> N
     check_placements(by_hand, work, CPU)
     problem = problem_holding(build_problem(work, CPU), by_hand)
     assert len(footprint_of(problem, tuple(by_hand)).mode) == 3
+    given = simulate(price(work, CPU, by_hand))
+    assert given.gap is not None
+    assert given.gap >= 0
+    assert replan(given, max_moved="1GiB").result.plan.placements
     beside = replace(by_hand[1], sharding_type="table_wise", ranks=(0,))
     with pytest.raises(PlanMismatch, match="split all tables of the collection by rows, or give"):
         check_placements([by_hand[0], beside, by_hand[2]], work, CPU)

@@ -21,6 +21,7 @@ from recsmith.files import Source, source_text
 from recsmith.planning.result import assemble_plan
 from recsmith.plans import Bound, PlacedTables, Placement, Plan, PlanDiff, StepCost, check_placements, load_placed
 from recsmith.plans import diff as diff_of_plans
+from recsmith.plans.check import tables_by_rows
 from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.workloads import Workload, load_workload
@@ -101,7 +102,8 @@ def price(
     placements = _placements(placements, workload, cluster)
     limits = None if constraints is None else problems.load_constraints(constraints)
     placements = tuple(sorted(placements, key=lambda placement: placement.table))
-    problem = problems.build_problem(workload, cluster, space or problems.space_holding(Space(), placements), limits)
+    space = space or problems.space_holding(Space(), placements)
+    problem = problems.build_problem(workload, cluster, space, limits, by_rows=tables_by_rows(placements))
     model = find_cost_model(cost_model)
     priced = _Priced.of(problem, placements, model)
     found = priced.bound(bound)

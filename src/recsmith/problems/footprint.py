@@ -21,7 +21,7 @@ from recsmith.problems.kept import KeptRules, broken_constraint
 from recsmith.problems.options import NO_PIECE
 from recsmith.problems.problem import Problem, build_problem
 from recsmith.problems.space import Space, kernels_of, torchrec_width
-from recsmith.sharding import KERNEL_NAMES, KEY_VALUE, SHARDING_TYPES, Span
+from recsmith.sharding import KERNEL_NAMES, KEY_VALUE, SHARDING_TYPES, TYPE_NAMES, Span
 from recsmith.sharding.coverage import last_rank
 from recsmith.sharding.kernel_limits import wrongly_divided
 
@@ -184,7 +184,8 @@ def fits(problem: Problem, footprint: Footprint) -> bool:
 
 def problem_of(plan: Plan) -> Problem:
     """The problem that a plan solves, in the space that it names."""
-    return build_problem(plan.workload, plan.cluster, *constraints_from_raw(plan.constraints, "plan"))
+    space, constraints = constraints_from_raw(plan.constraints, "plan")
+    return build_problem(plan.workload, plan.cluster, space, constraints, by_rows=tables_by_rows(plan.placements))
 
 
 def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Problem:
@@ -225,6 +226,9 @@ class PlannedSpace:
         self._dims = {table.name: table.embedding_dim for table in problem.tables}
         self._least_width = dict(zip(self._dims, problem.least_width.tolist(), strict=True))
         self._by_table = RulesByTable(problem.constraints.rules)
+        owners: list[int] = problem.modes.table.tolist()
+        types: list[int] = problem.modes.type.tolist()
+        self._types = {(problem.tables[t].name, TYPE_NAMES[kind]) for t, kind in zip(owners, types, strict=True)}
         self._kept = KeptRules(problem.constraints, problem.tables, problem.cluster)
 
     def holds(self, placements: Sequence[Placement]) -> bool:
@@ -234,8 +238,8 @@ class PlannedSpace:
     def _allows(self, placement: Placement) -> bool:
         """Whether a table may be of such a type and kernel, with such a cache and such widths."""
         space, rule = self._space, self._by_table.merged(placement.table)
-        types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
-        if placement.sharding_type not in types or placement.compute_kernel not in kernels_of(space, rule):
+        runs = (placement.table, placement.sharding_type) in self._types
+        if not runs or placement.compute_kernel not in kernels_of(space, rule):
             return False
         if placement.cache and placement.load_factor not in ((rule and rule.cache_factors) or space.cache_factors):
             return False
