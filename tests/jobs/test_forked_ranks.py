@@ -3,9 +3,11 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.ranks import Forks
 
 pytest.importorskip("torchrec")
 
@@ -13,6 +15,18 @@ from recsmith.jobs.launch import launch
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, run_to_raw
 
 pytestmark = pytest.mark.usefixtures("torchrec")
+
+
+def test_a_process_with_the_number_of_one_that_has_ended_has_not_ended() -> None:
+    forks, (read, write) = Forks(), os.pipe()
+    with os.fdopen(read, "rb") as said, os.fdopen(write, "wb") as process:
+        forks.process = SimpleNamespace(stdout=said)  # pyright: ignore[reportAttributeAccessIssue]
+        process.write(b'{"pid": 7}\n{"ended": 7, "code": 0}\n')
+        process.flush()
+        assert forks.code_of(7) == 0
+        process.write(b'{"pid": 7}\n')
+        process.flush()
+        assert forks.code_of(7) is None
 
 
 def a_run(folder: Path) -> Run:

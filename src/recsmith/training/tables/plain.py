@@ -49,7 +49,7 @@ def _found(module: nn.Module, seen: set[nn.Module]) -> Iterator[TableModule]:
     if module in seen:
         return
     seen.add(module)
-    if isinstance(module, TableModule):
+    if hasattr(type(module), "stored") and isinstance(module, TableModule):  # the first is quick to ask, of all layers
         yield module
     elif isinstance(module, EmbeddingBagCollection | EmbeddingCollection):
         yield Plain(module)
