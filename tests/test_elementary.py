@@ -104,10 +104,8 @@ def decisions() -> str:
     with pytest.MonkeyPatch.context() as patch:
         tighten(LESS, patch.setattr)
         search(set_=patch.setattr)
-        for name, workload, cluster in (
-            ("analytic", recsmith.load_workload("dlrm-v2"), "h100:8x2"),
-            ("neural:h100", recsmith.sample_workload(12, seed=1), "h100:2"),
-        ):
+        workload = recsmith.sample_workload(12, seed=1)
+        for name, cluster in (("analytic", "h100:2x2"), ("neural:h100", "h100:2")):
             made = recsmith.plan(workload, recsmith.load_cluster(cluster), cost_model=name).plan
             said.append(f"{made.digest} {made.cost.total_s.hex()} {made.bound.value_s}")
     return "\n".join(said)

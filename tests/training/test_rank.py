@@ -25,7 +25,8 @@ def faults(system, *_):
 
 rank.memory_limit = rank.Agreement = lambda: None
 rank.first_of = lambda asked: faults(None)
-print(rank.train_on_rank(run_to_raw(Run(data=RunData(train="x"), output=sys.argv[1], rows=sys.argv[2])))["faults"])
+for rows in sys.argv[2:]:
+    print(rank.train_on_rank(run_to_raw(Run(data=RunData(train="x"), output=sys.argv[1], rows=rows)))["faults"])
 """
 PAGES = 8 * 64 * 2**20 // 4096  # of all blocks
 
@@ -43,12 +44,13 @@ def test_memory_is_spare_where_nothing_limits_it_and_rows_lie_in_it(monkeypatch:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts page faults")
-@pytest.mark.parametrize(("rows", "kept"), [("device", True), ("stashed", False)])
-def test_pages_of_a_step_are_kept_for_the_next_where_memory_is_spare(tmp_path: Path, rows: str, kept: bool) -> None:
+def test_pages_of_a_step_are_kept_for_the_next_where_memory_is_spare(tmp_path: Path) -> None:
+    """In one process, which keeps pages from the first run on that has memory to spare."""
     pytest.importorskip("torchrec")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FAULTS, str(tmp_path), rows],
+        [sys.executable, "-W", "ignore", "-c", FAULTS, str(tmp_path), "stashed", "device"],
         capture_output=True, text=True, check=False, env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert (int(done.stdout.splitlines()[-1]) < PAGES / 10) == kept
+    given_back, kept = map(int, done.stdout.splitlines()[-2:])
+    assert kept < PAGES / 10 <= given_back

@@ -203,7 +203,7 @@ def test_layers_of_histories_are_trained_in_other_ways(how: str, tmp_path: Path)
 
     wide, tables = {**ARGUMENTS["sasrec"], "hidden": 64}, SparseOptimizer(name="adagrad", learning_rate=0.05)
     often = {"precondition_frequency": 2, "statistics_frequency": 1}
-    narrow = NarrowSettings(cycles=1, dense_at_start=1 / 3, dense_at_end=0.25)
+    narrow = NarrowSettings(cycles=1, dense_at_start=1 / 2, dense_at_end=1 / 3)  # after steps 10 to 20 of 30
     words: dict[str, dict[str, Any]] = {
         "shampoo": {"optimizers": RunOptimizers(sparse=tables, dense=DenseOptimizer(name="shampoo", arguments=often))},
         "split": {
@@ -215,7 +215,7 @@ def test_layers_of_histories_are_trained_in_other_ways(how: str, tmp_path: Path)
             "optimizers": RunOptimizers(), "steps": 2, "checkpoint": Checkpointing(every=1, keep=3),
         },
         "narrow": {
-            "model": RunModel(name="sasrec", embedding_dim=8, arguments=wide, narrow=narrow), "steps": 40,
+            "model": RunModel(name="sasrec", embedding_dim=8, arguments=wide, narrow=narrow), "steps": 30,
             "checkpoint": Checkpointing(every=15, keep=3),
         },
         "thresholded": {"comms": {"name": "thresholded", "dense": 0.05}},

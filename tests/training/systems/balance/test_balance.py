@@ -79,7 +79,7 @@ def test_a_dry_run_tells_what_it_brings_and_the_step_of_the_busiest_rank(tmp_pat
     assert run_from_raw(raw, "the run").data.balance == Deal(feature="history", squared=0.5)
 
 
-@pytest.mark.parametrize("ranks", [2, 16])
+@pytest.mark.parametrize("ranks", [4, pytest.param(16, marks=pytest.mark.soak)])
 def test_auto_deals_where_dry_runs_say_that_it_pays(ranks: int):
     """As advice asks: what dry runs with and without tell is what `auto` goes by, and says."""
     plain, dealt, auto = (described_long(each, ranks) for each in (None, "histories", "auto"))
