@@ -25,7 +25,8 @@ CLICKS: Raw = {
     "format": "generator", "seed": 3, "dense": 2, "num_samples": SAMPLES,
     "features": [{"name": "a", "num_embeddings": 400}, {"name": "b", "num_embeddings": 90}],
 }  # fmt: skip
-UNCHANGED = object()  # a step that nobody may touch
+NO_MODEL: Any = None  # that a run without the system need not have
+UNCHANGED: Any = object()  # a step that nobody may touch
 
 
 class SystemContract:
@@ -70,7 +71,7 @@ class SystemContract:
             "run_of_plan": record.run_of_plan(run, 1), "trains_layers": record.trains_layers(run),
             "tables_rest": record.tables_rest(run), "needs_step": record.needs_step(run),
             "bytes_of_number": record.bytes_of_number(run), "more_bytes": record.more_bytes(run, placed),
-            "attached": record.attached(run, None), "kernel_facts": record.kernel_facts(run, placed),
+            "attached": record.attached(run, NO_MODEL), "kernel_facts": record.kernel_facts(run, placed),
             "watched_before": record.watched_before(run),
             "start_facts": record.start_facts(run, placed), "start_lines": record.start_lines(run, placed),
             "trained_runs": record.trained_runs(run), "describe": record.describe(run),
@@ -80,7 +81,7 @@ class SystemContract:
         assert record.kept_plan(run, placed) is placed
         assert record.change_step(run, placed, UNCHANGED, 8) is UNCHANGED
         assert record.change_told_step(run, placed, 1, UNCHANGED) is UNCHANGED
-        job = SimpleNamespace(run=run, attached={}, output=tmp_path, plan=placed)
+        job: Any = SimpleNamespace(run=run, attached={}, output=tmp_path, plan=placed)
         assert record.line(job, 1) == ({}, "")
         assert record.result(job) == {}
         assert record.brought(job) == {}

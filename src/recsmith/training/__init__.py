@@ -36,7 +36,8 @@ if TYPE_CHECKING:
         save_run,
     )
     from recsmith.training.run.data import BatchChange, RunData
-    from recsmith.training.seams.system import OpenRun, RunFacts, System, SystemTold
+    from recsmith.training.seams.predicting import OpenRun, RunFacts, SystemTold
+    from recsmith.training.seams.system import System
 
 _core = late_names(__name__, {
     "recsmith._types": ("noun",),
@@ -54,7 +55,8 @@ _core = late_names(__name__, {
     ),
     "recsmith.training.run.data": ("BatchChange", "RunData"),
     "recsmith.scoring.scores": ("Scores",),
-    "recsmith.training.seams.system": ("OpenRun", "RunFacts", "System", "SystemTold"),
+    "recsmith.training.seams.predicting": ("OpenRun", "RunFacts", "SystemTold"),
+    "recsmith.training.seams.system": ("System",),
 })  # fmt: skip
 
 __all__ = [

@@ -24,7 +24,7 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan import plan_here, plan_of_file, plan_to_go_on
 from recsmith.training.job.plan_rules import loadable_rules
 from recsmith.training.run import MADE_HERE, Run
-from recsmith.training.seams.system import Attached
+from recsmith.training.seams.in_jobs import Attached
 from recsmith.units import format_size, format_time
 
 RUNNING = "running.json"  # in the folder where hosts meet: who trained last, and under which plan

@@ -19,8 +19,8 @@ from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.sharded import ShardedJob, rank_device
 from recsmith.training.random_states import random_kept
 from recsmith.training.run import Run
+from recsmith.training.seams.in_jobs import Attached
 from recsmith.training.seams.registry import systems
-from recsmith.training.seams.system import Attached
 from recsmith.training.sources import BatchSource, open_data, total_steps
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS

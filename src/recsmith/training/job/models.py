@@ -25,8 +25,8 @@ from recsmith.training.run.refusals import check_together, model_parts
 from recsmith.training.run.tables import name_refused, tables_of
 from recsmith.training.seams import TABLES
 from recsmith.training.seams.capabilities import Part
+from recsmith.training.seams.predicting import SystemTold
 from recsmith.training.seams.registry import first_of, systems
-from recsmith.training.seams.system import SystemTold
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import configs_of, features_of, outputs_of

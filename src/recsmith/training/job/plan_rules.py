@@ -15,8 +15,8 @@ from recsmith.problems.constraints import RulesByTable
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED, SEQUENCES_ON_CPU
+from recsmith.training.seams.predicting import NO_COPIES
 from recsmith.training.seams.registry import systems
-from recsmith.training.seams.system import NO_COPIES
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 

@@ -31,8 +31,8 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
+from recsmith.training.seams.predicting import OpenRun, SystemTold
 from recsmith.training.seams.registry import first_of, systems, told_step
-from recsmith.training.seams.system import OpenRun, SystemTold
 from recsmith.training.sources import first_lengths, open_data, reading_of, with_distinct
 from recsmith.training.sources.protocol import State
 

@@ -20,8 +20,8 @@ from recsmith.training.launch.prerequisites import check_run, lines_told, own_mo
 from recsmith.training.launch.ranks import launcher_environment, local_ranks, stand_in_note
 from recsmith.training.run import Run, load_run
 from recsmith.training.run.parts import COPIED
+from recsmith.training.seams.predicting import RunFacts, SystemTold
 from recsmith.training.seams.registry import first_of, systems, trains_layers
-from recsmith.training.seams.system import RunFacts, SystemTold
 from recsmith.units import format_size, format_time
 from recsmith.workloads.workload import AHEAD
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
@@ -22,6 +22,9 @@ from recsmith.training.optimizers.settings import DenseOptimizer, DenseState, Ru
 from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.training.tables.protocol import table_of
 from recsmith.workloads.optimizers import OPTIMIZERS
+
+if TYPE_CHECKING:
+    from recsmith.training.run.run import Run
 
 
 def fuse(parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: SparseOptimizer) -> None:
@@ -145,7 +148,7 @@ def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
     return made
 
 
-def dense_state(run: Any, shapes: Shapes, ranks: int) -> DenseState:
+def dense_state(run: "Run", shapes: Shapes, ranks: int) -> DenseState:
     """What the optimizer of a run's dense layers keeps, or the step that trains them itself."""
     optimizer = run.optimizers.dense
     if trains_layers(run):

@@ -6,7 +6,7 @@ What a part owns, needs and lacks is in seams/capabilities.py, and refuses most 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from recsmith._components import parsed
 from recsmith.plans import Plan
@@ -15,6 +15,9 @@ from recsmith.training.run import names_component
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams.capabilities import NOTHING, Capabilities, PlainPart, RefusesNothing
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS, SYNCED_OPTIMIZERS
+
+if TYPE_CHECKING:
+    from recsmith.training.run.run import Run
 
 COPIED = "data_parallel"
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
@@ -60,7 +63,7 @@ ACCUMULATED = PlainPart(
 AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({job.EXCHANGE}))
 
 
-def checkpoint_parts(run: Any) -> list[PlainPart]:
+def checkpoint_parts(run: "Run") -> list[PlainPart]:
     """The parts of a run that its checkpoints are."""
     said = run.checkpoint
     found = {BACKGROUND: said is not None and said.background, PUBLISHED: said is not None and said.publish is not None}

@@ -7,7 +7,7 @@ entry there a system is gone, and the rest is as it was.
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recsmith._components import load
 from recsmith._plugins import load_plugin, plugin_names
@@ -17,8 +17,15 @@ from recsmith.plans import Plan
 from recsmith.training.listed import SYSTEMS
 from recsmith.training.seams.system import System
 
+if TYPE_CHECKING:
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.card import ModelCard
+    from recsmith.training.run.run import Run
+
 FOLDER = "recsmith.training.systems"
 OTHERS = "recsmith.systems"  # entry points of other packages
+
+Answer = TypeVar("Answer")
 
 
 def systems() -> tuple[System, ...]:
@@ -34,7 +41,7 @@ def _ours() -> tuple[System, ...]:
 _others: dict[str, System] = {}
 
 
-def use_systems(run: Any) -> None:
+def use_systems(run: "Run") -> None:
     """Load the systems of other packages that a run names, from now on in this process, and ask what is wrong with it.
 
     Their names are those of entry points of the group `recsmith.systems`, or 'module:Class'. Whoever starts, tries or
@@ -49,7 +56,7 @@ def use_systems(run: Any) -> None:
         check_rules(*found.wrong(run))
 
 
-def use_systems_of(card: Any, where: str) -> None:
+def use_systems_of(card: "ModelCard", where: str) -> None:
     """Load the systems that said something in the card of a model, where it stands; UsageError where one is missing."""
     for name in card.systems or {}:
         try:
@@ -87,22 +94,22 @@ def _loaded(name: str) -> System:
 # --- what all of them say together ------------------------------------------------------------------------------------
 
 
-def first_of(asked: Iterable[Any]) -> Any:
+def first_of(asked: Iterable[Answer | None]) -> Answer | None:
     """The first answer that is not None."""
     return next((each for each in asked if each is not None), None)
 
 
-def trains_layers(run: Any) -> bool:
+def trains_layers(run: "Run") -> bool:
     """Whether a run's step trains dense layers itself, so that their optimizer keeps nothing."""
     return any(each.trains_layers(run) for each in systems())
 
 
-def batches_of_a_step(run: Any) -> int:
+def batches_of_a_step(run: "Run") -> int:
     """Batches that a step of a run takes together, at most."""
     return max(each.batches_of_a_step(run) for each in systems())
 
 
-def told_step(run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+def told_step(run: "Run", plan: Plan, ranks: int, step: "JobStep | None") -> "JobStep | None":
     """A predicted step as a dry run tells it. ranks: that train."""
     for each in systems():
         step = step and each.change_told_step(run, plan, ranks, step)

@@ -297,14 +297,15 @@ def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
 
     from recsmith.prediction.job_step import JobStep
     from recsmith.training import RunData
-    from recsmith.training.seams.system import OpenRun
+    from recsmith.training.seams.predicting import OpenRun
     from recsmith.training.systems.shampoo import SYSTEM
 
+    no_parts: Any = None  # which it does not ask for
     step = JobStep(trainer_s=1.0, reading_s=0.0, embeddings_s=0.0, layers_s=0.0, gradients_s=0.0, optimizer_s=0.1)
 
     def decided(run: Run, before: Run | None = None) -> tuple[Run, list[str]]:
         plan = two_tables()
-        made = SYSTEM.decide(OpenRun(run, None, plan, plan, [(2, 3), (2,)], 8, run.comms, step, before=before))
+        made = SYSTEM.decide(OpenRun(run, no_parts, plan, plan, [(2, 3), (2,)], 8, run.comms, step, before=before))
         assert made.step is not None
         if run.optimizers.dense.name == "auto" and run.pipeline != "dance":
             assert (made.step.optimizer_s > 0.1) == (made.run.optimizers.dense.name == "shampoo")

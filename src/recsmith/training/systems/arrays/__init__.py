@@ -7,12 +7,17 @@ describing.py is its dry run.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.training.seams.system import System
 from recsmith.training.systems.arrays.settings import WHOLE_ROWS, RunArray
+
+if TYPE_CHECKING:
+    from recsmith.training.job.agreement import Agreement, Ending
+    from recsmith.training.run.run import Run
 
 COPIES = 4  # times its pooled numbers that the update of an array has at once
 NUMBER_BYTES = 4
@@ -25,11 +30,11 @@ class Arrays(System):
     settings = RunArray
     about = "models that are trained in one job on the same batches, each by settings of its own (docs/array.md)"
 
-    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+    def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
         """Types under which members lie alike."""
         return () if run.array is None else (TableRule(tables="*", sharding_types=WHOLE_ROWS),)
 
-    def more_bytes(self, run: Any, plan: Plan) -> int:
+    def more_bytes(self, run: "Run", plan: Plan) -> int:
         """What the update of all members has at once."""
         if run.array is None:
             return 0
@@ -40,13 +45,13 @@ class Arrays(System):
         )  # fmt: skip
         return round(NUMBER_BYTES * COPIES * workload.batch_size * columns)
 
-    def trained_runs(self, run: Any) -> Sequence[Any] | None:
+    def trained_runs(self, run: "Run") -> "Sequence[Run] | None":
         """The members."""
         from recsmith.training.systems.arrays.members import members_of
 
         return None if run.array is None else list(members_of(run).values())
 
-    def describe(self, run: Any) -> Any:
+    def describe(self, run: "Run") -> Any:
         """Together, or as the first of the members does."""
         if run.array is None:
             return None
@@ -54,7 +59,9 @@ class Arrays(System):
 
         return described_array(run)
 
-    def train(self, run: Any, agreement: Any, ending: Any, train_one: Any, train_prepared: Any) -> Any:
+    def train(
+        self, run: "Run", agreement: "Agreement", ending: "Ending", train_one: Any, train_prepared: Any
+    ) -> Raw | None:
         """Together, or one after the other."""
         if run.array is None:
             return None

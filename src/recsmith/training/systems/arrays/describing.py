@@ -22,7 +22,7 @@ from recsmith.training.launch.prerequisites import check_run
 from recsmith.training.optimizers.building import dense_state
 from recsmith.training.optimizers.settings import DenseState
 from recsmith.training.run import Run
-from recsmith.training.seams.system import SystemTold
+from recsmith.training.seams.predicting import SystemTold
 from recsmith.training.sources import open_source
 from recsmith.training.systems.arrays.going_on import newest_of_members, prepared_array
 from recsmith.training.systems.arrays.members import members_of, read_ended

@@ -6,13 +6,19 @@ by what work, and whether that pays; recsmith.data.dealing deals.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from recsmith.analyses.advice import Switch
 from recsmith.data.dealing import Deal
 from recsmith.training.models import SEQUENCE_MODELS
 from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, Capabilities, PlainPart
-from recsmith.training.seams.system import OpenRun, System
+from recsmith.training.seams.predicting import OpenRun
+from recsmith.training.seams.system import System
+
+if TYPE_CHECKING:
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
 
 DEALT = PlainPart("data.balance", owns=Capabilities({ORDER}), needs=Capabilities({FORMATS, BAGS}))
 
@@ -27,7 +33,7 @@ class Balance(System):
         "a feature by whose lengths; none: as they are stored"
     )
 
-    def wrong(self, run: Any) -> Sequence[str | None]:
+    def wrong(self, run: "Run") -> Sequence[str | None]:
         """A model without histories, and samples that must stay side by side."""
         said = run.data.balance
         if said is None:
@@ -43,17 +49,17 @@ class Balance(System):
             else None,
         )
 
-    def data_parts(self, run: Any) -> Sequence[Any]:
+    def data_parts(self, run: "Run") -> Sequence["Part"]:
         """Who says which rank gets a sample."""
         return () if run.data.balance is None else (DEALT,)
 
-    def deal(self, run: Any) -> Deal | None:
+    def deal(self, run: "Run") -> Deal | None:
         """By the work of the model's histories, or as the run says."""
         from recsmith.training.systems.balance.deciding import deal_of
 
         return None if run.data.balance is None else deal_of(run)
 
-    def needs_step(self, run: Any) -> bool:
+    def needs_step(self, run: "Run") -> bool:
         """Where it is asked for."""
         return run.data.balance is not None
 
@@ -63,14 +69,14 @@ class Balance(System):
 
         return decided(made, self.key)
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """What the busiest rank had to do."""
         if job.run.data.balance is None or not (own := job.progress.own_s):
             return {}
         most = max(own) * len(own) / sum(own)
         return {self.key: f"balance: the busiest of {len(own)} ranks took {most:.2f} times the mean of its own work"}
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: "Run") -> Sequence[Switch]:
         """Models of histories."""
         made = Switch(
             name="histories dealt by their work", change="data.balance: histories",

@@ -5,7 +5,7 @@ W ranks, B samples of each in a step
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from recsmith.prediction.job_step import JobStep
 from recsmith.training.job.run_step import history_work
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
-from recsmith.training.seams.system import OpenRun
+from recsmith.training.seams.predicting import OpenRun
 from recsmith.training.sources import first_steps, reading_of
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.units import format_time
+
+if TYPE_CHECKING:
+    from recsmith.training.run.run import Run
 
 LIKELIEST = 4  # ranks of most work, of which layers are priced: lengths that differ more can take longer than more work
 LOOKED_AT = 64  # steps: the busiest rank of a few may have much less, or much more, than that of most
@@ -36,7 +39,7 @@ class WorkOfRanks:
     dealt: float
 
 
-def deal_of(run: Any) -> Deal | None:
+def deal_of(run: "Run") -> Deal | None:
     """By what work the samples of a run are dealt: as it says, or as its model has it; None of other models."""
     if isinstance(run.data.balance, Deal):
         return run.data.balance
@@ -124,6 +127,7 @@ def _read_beside_s(made: OpenRun, ranks: int) -> float:
     several.
     """
     source, batch = made.parts.source, made.priced.workload.batch_size
+    assert isinstance(source, DatasetSource)  # no other deals samples
     if by_rows(source.dataset.source) is not None or source.data.shuffle:
         return 0.0
     block = float(np.mean(source.dataset.source.sizes()))

@@ -5,12 +5,23 @@ groups.py says which features and whether that pays, parts.py what does not go w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from recsmith._components import NAME, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
-from recsmith.training.seams.system import TABLES, System, SystemTold, TablesAsked
+from recsmith.training.seams.building import TablesAsked
+from recsmith.training.seams.predicting import SystemTold
+from recsmith.training.seams.system import TABLES, System
+
+if TYPE_CHECKING:
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.card import ModelCard
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
+    from recsmith.training.sources.protocol import BatchSource
 
 register(TABLES, "deduplicated", "recsmith.training.systems.dedup.tables:DeduplicatedTables")
 
@@ -25,12 +36,12 @@ class DedupSystem(System):
         "change together"
     )
 
-    def data_parts(self, run: Any) -> Sequence[Any]:
+    def data_parts(self, run: "Run") -> Sequence["Part"]:
         """The features."""
         said = run.data.deduplicate
         return () if said == "off" else _parts(decided=said != "auto")
 
-    def tables(self, run: Any, source: Any) -> TablesAsked:
+    def tables(self, run: "Run", source: "BatchSource") -> TablesAsked:
         """Tables of distinct bags, where features repeat them."""
         from recsmith.training.systems.dedup.groups import deduplication_of
 
@@ -42,13 +53,13 @@ class DedupSystem(System):
             return TablesAsked(run, told=told)
         return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, told, _parts())
 
-    def as_before(self, before: Any, run: Any) -> Any:
+    def as_before(self, before: "Run", run: "Run") -> "Run":
         """The same features."""
         said = before.data.deduplicate
         kept = run.data.deduplicate == "auto" and said != "auto"
         return replace(run, data=replace(run.data, deduplicate=said)) if kept else run
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: "Run") -> Sequence[Switch]:
         """Features that repeat their bags."""
         made = Switch(
             name="distinct bags alone", change="data.deduplicate: auto", settings=("data.deduplicate=auto",),
@@ -56,7 +67,7 @@ class DedupSystem(System):
         )  # fmt: skip
         return (made,) if run.data.deduplicate == "off" else ()
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """Which share of the bags was looked up."""
         if job.run.data.deduplicate == "off" or not job.features.repeats:
             return {}
@@ -65,11 +76,11 @@ class DedupSystem(System):
         said = brought_line(job.sharded.model, job.features.repeats)
         return {} if said is None else {self.key: said}
 
-    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+    def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
         """Tables give the same for all bags."""
         return replace(run, data=replace(run.data, deduplicate="off"))
 
-    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+    def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
         """Finding what repeats takes time of readers, and giving vectors to all samples that of the step."""
         from recsmith.prediction.dedup import COLLECTION_S, finding_s, giving_s
 

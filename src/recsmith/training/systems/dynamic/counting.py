@@ -6,7 +6,8 @@ import torch
 import torch.distributed as dist
 
 from recsmith.files import Raw
-from recsmith.training.seams.system import Attached
+from recsmith.training.job.job import TrainingJob
+from recsmith.training.seams.in_jobs import Attached
 from recsmith.training.systems.dynamic.tables import maps_in
 from recsmith.workloads import Dynamic
 
@@ -19,7 +20,7 @@ class CountedIds(Attached):
         self.lookups, self.served, self.evicted = 0, 0, 0  # of all ranks, up to the last line of the log
         self._behind: int | None = None  # steps of trainings before, of which rows know when their ids were seen
 
-    def before_step(self, job: Any) -> None:
+    def before_step(self, job: TrainingJob) -> None:
         """The step that comes, on all ranks."""
         found = maps_in(job.sharded.model)
         if self._behind is None:
@@ -30,7 +31,7 @@ class CountedIds(Attached):
         for maps in found:
             maps.seed, maps.step = self.seed, self._behind + job.progress.step
 
-    def line(self, job: Any) -> tuple[Raw, str]:
+    def line(self, job: TrainingJob) -> tuple[Raw, str]:
         """Ids that have a row, rows, the share of lookups since the last line that found one, and rows taken away."""
         found = maps_in(job.sharded.model)
         tables = [(name, table) for maps in found for name, table in maps.tables.items()]

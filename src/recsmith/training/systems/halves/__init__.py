@@ -5,7 +5,8 @@ Kalamkar et al. (2020, arXiv 2005.04680). rows.py keeps tables so, dense.py dens
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from recsmith._compiled import compiled
 from recsmith._components import register
@@ -13,8 +14,16 @@ from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import OPTIMIZER_S, lookups_s
 from recsmith.problems import TableRule
-from recsmith.training.seams.system import NO_COPIES, ROWS, RunFacts, System, SystemTold
+from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemTold
+from recsmith.training.seams.system import ROWS, System
 from recsmith.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.card import ModelCard
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
 
 register("optimizer", "split", "recsmith.training.systems.halves.dense:SplitOptimizer")
 register("optimizer", "master", "recsmith.training.systems.halves.dense:MasterOptimizer")
@@ -34,23 +43,23 @@ class Halves(System):
 
     key = "rows"
 
-    def row_parts(self, run: Any) -> Sequence[Any]:
+    def row_parts(self, run: "Run") -> Sequence["Part"]:
         """Tables in halves."""
         from recsmith.training.systems.halves.parts import SplitHalves
 
         return (SplitHalves(),) if _rows(run) else ()
 
-    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+    def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
         """Dense layers in halves."""
         from recsmith.training.systems.halves.parts import HalfLayers
 
         return (HalfLayers(run.optimizers.dense.name),) if _layers(run) else ()
 
-    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+    def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
         """No copies of tables, which would be updated in another way."""
         return (NO_COPIES,) if _rows(run) else ()
 
-    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+    def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
         """Kernels of ours take longer."""
         if _rows(run):
             step = replace(step, embeddings_s=step.embeddings_s + (lookups_factor() - 1) * lookups_s(plan))
@@ -58,7 +67,7 @@ class Halves(System):
             step = replace(step, optimizer_s=HALVES_UPDATES * step.optimizer_s)
         return step
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: "Run") -> Sequence[Switch]:
         """Tables in halves."""
         made = Switch(
             name="tables in halves", change="rows: split", settings=("rows=split",),
@@ -66,15 +75,15 @@ class Halves(System):
         )  # fmt: skip
         return (made,) if run.rows == "device" else ()
 
-    def bytes_of_number(self, run: Any) -> int | None:
+    def bytes_of_number(self, run: "Run") -> int | None:
         """Of a weight of dense layers."""
         return 2 if _layers(run) else None
 
-    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+    def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
         """What is exported is fp32."""
         return replace(run, rows="device") if _rows(run) else run
 
-    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
         """What halves take of memory and of a step."""
         return (
             *([SystemTold(key="rows", on=True, said=_said_of_rows(told.plan, told.step))] if _rows(run) else []),
@@ -82,12 +91,12 @@ class Halves(System):
               if _layers(run) else []),
         )  # fmt: skip
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """How many bytes lookups read, and how long updates of dense layers took."""
         rows = {"rows": _brought_of_rows(job)} if _rows(job.run) else {}
         return {**rows, **self._brought_of_layers(job)}
 
-    def _brought_of_layers(self, job: Any) -> Mapping[str, str]:
+    def _brought_of_layers(self, job: "TrainingJob") -> Mapping[str, str]:
         from recsmith.training.optimizers.dense import inner_optimizer
 
         optimizer = inner_optimizer(job.sharded.optimizer, "took") if _layers(job.run) else None
@@ -106,15 +115,15 @@ def lookups_factor() -> float:
     return SPLIT_UNCOMPILED if compiled(COMPILED) is None else SPLIT_LOOKUPS
 
 
-def _rows(run: Any) -> bool:
+def _rows(run: "Run") -> bool:
     return run.rows_named[0] == "split"
 
 
-def _layers(run: Any) -> bool:
+def _layers(run: "Run") -> bool:
     return run.optimizers.dense.name in IN_HALVES
 
 
-def _said_of_rows(plan: Plan, step: Any) -> str:
+def _said_of_rows(plan: Plan, step: "JobStep | None") -> str:
     """Whether halves pay comes first: they never shorten a step of CPUs, where they read less."""
     weights, factor = sum(table.weight_bytes for table in plan.workload.tables), lookups_factor()
     more = (factor - 1) * lookups_s(plan)
@@ -129,14 +138,15 @@ def _said_of_rows(plan: Plan, step: Any) -> str:
     )
 
 
-def _brought_of_rows(job: Any) -> str:
+def _brought_of_rows(job: "TrainingJob") -> str:
     """What lookups of all ranks read in a step, and what that costs beside fp32. Called on every rank."""
     from torch.distributed import ReduceOp
 
     from recsmith.training.job.job import over_ranks
 
     steps = max(job.progress.step - job.progress.begun, 1)
-    read = over_ranks(sum(each.read_bytes for each in job.sharded.rows.tables), ReduceOp.SUM) // steps
+    rows: Any = job.sharded.rows  # SplitRows, whose modules import this one
+    read = over_ranks(sum(each.read_bytes for each in rows.tables), ReduceOp.SUM) // steps
     more, told = (lookups_factor() - 1) * lookups_s(job.plan), job.progress.told_s
     beside = "" if told is None else f"; a step in fp32 is told to take {format_time(told - more)}"
     return (
@@ -145,7 +155,7 @@ def _brought_of_rows(job: Any) -> str:
     )
 
 
-def _said_of_layers(run: Any, step: Any, numbers: int) -> str:
+def _said_of_layers(run: "Run", step: "JobStep | None", numbers: int) -> str:
     dense = run.optimizers.dense
     kept = 2 + (2 if dense.name == "split" else 4)
     time = "" if step is None else (

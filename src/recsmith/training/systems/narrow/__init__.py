@@ -7,12 +7,21 @@ layers.py parks them and lets them return; cost.py says what it saves, and decid
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from recsmith.analyses.advice import Switch
+from recsmith.training.seams.in_jobs import attached_in
+from recsmith.training.seams.predicting import OpenRun
 from recsmith.training.seams.registry import trains_layers
-from recsmith.training.seams.system import OpenRun, System
+from recsmith.training.seams.system import System
 from recsmith.training.systems.narrow.settings import NarrowSettings, NarrowState
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
 
 
 class Narrow(System):
@@ -23,7 +32,7 @@ class Narrow(System):
     about = "steps in which dense layers multiply a part of their units (docs/narrow.md); auto: where that pays"
     kept, state = "narrow", NarrowState
 
-    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+    def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
         """The layers, and the optimizer by which parked units must stay as they are."""
         from recsmith.training.systems.narrow.parts import FewerUnits, LayerOptimizer, optimizer_to_park_under
 
@@ -32,7 +41,7 @@ class Narrow(System):
         optimizer = None if trains_layers(run) else optimizer_to_park_under(run.optimizers.dense)
         return (FewerUnits(), *(() if optimizer is None else (LayerOptimizer(*optimizer),)))
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: "Run") -> Sequence[Switch]:
         """Layers that are narrow for a time, by the default settings."""
         made = Switch(
             name="narrow dense layers", change="model.narrow: {}", settings=("model.narrow={}",),
@@ -40,7 +49,7 @@ class Narrow(System):
         )  # fmt: skip
         return (made,) if run.model.narrow is None else ()
 
-    def needs_step(self, run: Any) -> bool:
+    def needs_step(self, run: "Run") -> bool:
         """Where it is asked for."""
         return run.model.narrow is not None
 
@@ -53,15 +62,17 @@ class Narrow(System):
         run, lines, step = with_narrow(made)
         return replace(made, run=run, step=step).telling(self.key, run.model.narrow is not None, lines)
 
-    def attached(self, run: Any, model: Any) -> Any:
+    def attached(self, run: "Run", model: "nn.Module") -> Any:
         """The layers that narrow."""
         from recsmith.training.systems.narrow.layers import narrowed_layers
 
         return None if run.model.narrow is None else narrowed_layers(model, run.model.narrow)
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """What narrow steps took beside whole ones."""
-        layers = job.attached.get(self.kept)
+        from recsmith.training.systems.narrow.layers import NarrowedLayers
+
+        layers = attached_in(job, self.kept, NarrowedLayers)
         said = None if layers is None else layers.brought_line()
         return {} if said is None else {self.key: said}
 

@@ -12,7 +12,7 @@ from recsmith.training.collectives import collectives_of
 from recsmith.training.job.run_step import history_work
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import placed_parts, refusals
-from recsmith.training.seams.system import OpenRun
+from recsmith.training.seams.predicting import OpenRun
 from recsmith.training.sources import total_steps
 from recsmith.training.systems.narrow.cost import NarrowCost, cost_line, narrow_cost, why_not
 from recsmith.training.systems.narrow.settings import LEAST_UNITS, NarrowSettings

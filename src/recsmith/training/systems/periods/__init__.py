@@ -8,14 +8,27 @@ update pays (arms.py), replay.py is `recsmith bench online`, and deltas.py write
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.files import Raw
 from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, STEP, Capabilities, PlainPart, RefusesNothing
-from recsmith.training.seams.system import UPDATE, WATCHER, Attached, RunFacts, System, SystemTold
+from recsmith.training.seams.in_jobs import Attached
+from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.system import UPDATE, WATCHER, System
 from recsmith.training.systems.periods.settings import Periods
 from recsmith.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from recsmith.data import Dataset
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
+    from recsmith.training.sources.protocol import BatchSource
 
 register(UPDATE, "incremental", "recsmith.training.systems.periods.updates.passes:Incremental")
 register(UPDATE, "window", "recsmith.training.systems.periods.updates.passes:WindowUpdate")
@@ -53,7 +66,7 @@ class InOrder(System):
     components: ClassVar[Mapping[str, tuple[str, int]]] = {"data.periods.update": (UPDATE, 0)}
     kept, state = "update", dict[str, Any]
 
-    def data_parts(self, run: Any) -> Sequence[Any]:
+    def data_parts(self, run: "Run") -> Sequence["Part"]:
         """The periods, and an update that mixes them."""
         periods = run.data.periods
         if periods is None:
@@ -61,7 +74,7 @@ class InOrder(System):
         mixes = [MixedPeriods(_update(periods))] if periods.mixed > 1 else []
         return (IN_PERIODS, *mixes)
 
-    def wrong(self, run: Any) -> Sequence[str | None]:
+    def wrong(self, run: "Run") -> Sequence[str | None]:
         """Epochs, which no stream has."""
         if run.data.periods is None or run.data.epochs == 1:
             return ()
@@ -70,17 +83,17 @@ class InOrder(System):
             "epochs out, or write data.periods.update: window",
         )
 
-    def batches_of_a_step(self, run: Any) -> int:
+    def batches_of_a_step(self, run: "Run") -> int:
         """As many as the update mixes."""
         return 1 if run.data.periods is None else run.data.periods.mixed
 
-    def source(self, run: Any, dataset: Any) -> Any:
+    def source(self, run: "Run", dataset: "Dataset") -> "BatchSource | None":
         """The dataset as a stream."""
         from recsmith.training.systems.periods.source import in_periods
 
         return None if run.data.periods is None else in_periods(dataset, run)
 
-    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
         """How a period is learned."""
         periods = run.data.periods
         if periods is None:
@@ -89,7 +102,7 @@ class InOrder(System):
         said = f"periods: each is scored by the model before it, then trained on ({_update(periods)}){batches}"
         return (SystemTold(key=self.key, on=True, said=said),)
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """How well periods were scored by the model before them."""
         if job.run.data.periods is None or job.log.rank:
             return {}
@@ -102,17 +115,17 @@ class InOrder(System):
         scored = f"periods: {counted(len(losses), 'period')} scored before training on them"
         return {self.key: f"{scored}: log loss {fmean(losses):.4f} in the mean"}
 
-    def attached(self, run: Any, model: Any) -> Any:
+    def attached(self, run: "Run", model: "nn.Module") -> Any:
         """How new periods are learned."""
         return None if run.data.periods is None else LearnedUpdate(run.data.periods.update)
 
-    def decided_run(self, run: Any, train: Any, say: Any) -> Any:
+    def decided_run(self, run: "Run", train: "Callable[[Run], Raw]", say: "Callable[[str], None]") -> "Run":
         """The run with an update that pays, where it says auto."""
         from recsmith.training.systems.periods.deciding import decided_update
 
         return decided_update(run, train, say)
 
-    def stretches(self, job: Any, batches: Any, watchers: Any) -> Any:
+    def stretches(self, job: "TrainingJob", batches: Any, watchers: Any) -> Any:
         """Period by period."""
         from recsmith.training.systems.periods.stretches import stretches
 

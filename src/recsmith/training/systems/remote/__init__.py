@@ -7,13 +7,23 @@ over one of three backends (on_sockets.py, on_rpc.py, on_ray.py) that carry call
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.seams.system import NO_COPIES, RunFacts, System, SystemTold
+from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemTold
+from recsmith.training.seams.system import System
 from recsmith.training.systems.remote.settings import RunRemote
+
+if TYPE_CHECKING:
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.card import ModelCard
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
+    from recsmith.training.seams.system import Hear
 
 
 class Remote(System):
@@ -23,7 +33,7 @@ class Remote(System):
     settings = RunRemote
     about = "tables on servers beside the trainers (docs/remote.md); none: on the ranks that train"
 
-    def check(self, run: Any, *, launched: bool) -> None:
+    def check(self, run: "Run", *, launched: bool) -> None:
         """Refuse what servers do not have, and a backend that is not there."""
         if run.remote is None:
             return
@@ -34,17 +44,17 @@ class Remote(System):
         check_remote(run, launched=launched)
         check_together(remote_parts(run, device_type()))
 
-    def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
+    def placed_parts(self, run: "Run", plan: Plan) -> Sequence["Part"]:
         """The servers."""
         from recsmith.training.systems.remote.parts import TablesOnServers
 
         return () if run.remote is None else (TablesOnServers(),)
 
-    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+    def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
         """Each row is on one server."""
         return () if run.remote is None else (NO_COPIES,)
 
-    def run_of_plan(self, run: Any, ranks: int) -> tuple[Any, int] | None:
+    def run_of_plan(self, run: "Run", ranks: int) -> tuple[Any, int] | None:
         """Servers look up as many samples as trainers train on."""
         from recsmith.training.systems.remote.planning import run_of_servers
 
@@ -52,7 +62,7 @@ class Remote(System):
             return None
         return run_of_servers(run, ranks, run.remote.servers), run.remote.servers
 
-    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+    def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
         """Trainers wait for servers in place of ranks."""
         from recsmith.prediction.servers import remote_cost
 
@@ -61,18 +71,18 @@ class Remote(System):
         seconds = remote_cost(plan, run.data.local_batch_size(ranks), ranks, backend=run.remote.backend).seconds
         return replace(step, rows_s=step.rows_s + seconds)
 
-    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+    def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
         """Tables are on the ranks that score."""
         return replace(run, remote=None)
 
-    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
         """What servers hold and cost, or would have brought the run before."""
         from recsmith.training.systems.remote.planning import server_lines
 
         lines = server_lines(run, told.plan, told.ranks, told.step)
         return tuple(SystemTold(key=self.key, on=run.remote is not None, said=line) for line in lines)
 
-    def launch(self, run: Any, ranks: int, restarts: int, hear: Any) -> Raw | None:
+    def launch(self, run: "Run", ranks: int, restarts: int, hear: "Hear") -> Raw | None:
         """Servers and trainers of this machine."""
         if run.remote is None:
             return None
@@ -82,13 +92,13 @@ class Remote(System):
         check_restarts(restarts)
         return train_remote(run, ranks, hear)
 
-    def join(self, run: Any, hear: Any) -> Raw | None:
+    def join(self, run: "Run", hear: "Hear") -> Raw | None:
         """One more trainer."""
         from recsmith.training.systems.remote.hosting import join_remote
 
         return join_remote(run, hear)
 
-    def rank_times(self, job: Any, ranks: int) -> Raw:
+    def rank_times(self, job: "TrainingJob", ranks: int) -> Raw:
         """What a step waits for servers, or would wait: predicted where there are none."""
         from recsmith.prediction.servers import remote_cost
 
@@ -96,11 +106,16 @@ class Remote(System):
         cost = remote_cost(job.plan, job.batch_size, ranks).seconds if served is None else served
         return {"servers_s": cost, "served": served is not None}
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """What a step pulled, and how long it waited for servers."""
-        if job.run.remote is None or not (client := job.sharded.rows.client).counts.steps:
+        if job.run.remote is None:
             return {}
         from recsmith.training.systems.remote.planning import brought_line, changes_line, mean_step_line
+        from recsmith.training.systems.remote.tables import RemoteRows
+
+        assert isinstance(job.sharded.rows, RemoteRows)
+        if not (client := job.sharded.rows.client).counts.steps:
+            return {}
 
         told, took = job.progress.told_s, client.step_s or job.progress.step_s
         slower = took / told if told and took else None
@@ -111,7 +126,7 @@ class Remote(System):
             return said
         return {"step": mean_step_line(client.trainers, client.step_s, told), **said}
 
-    def at_the_end(self, job: Any, times: Raw) -> str | None:
+    def at_the_end(self, job: "TrainingJob", times: Raw) -> str | None:
         """What servers would bring where one rank is slow."""
         from recsmith.training.systems.remote.planning import instead_of_waiting
 

@@ -8,11 +8,19 @@ was learned; searching.py is the search of a run, points.py trains what it found
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recsmith._components import NAME, parsed, register
 from recsmith.errors import UsageError
 from recsmith.training.seams.system import STEP, TABLES, System
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torchrec import EmbeddingConfig
+
+    from recsmith.searching import SearchSpace
+    from recsmith.training.run.run import Run, RunModel, RunTable
 
 register(STEP, "search", "recsmith.training.systems.search.step:SearchStep")
 register(TABLES, "searched", "recsmith.training.systems.search.tables:SearchedTables")
@@ -29,7 +37,7 @@ class SearchSystem(System):
 
     key = "pipeline"
 
-    def check(self, run: Any, *, launched: bool) -> None:
+    def check(self, run: "Run", *, launched: bool) -> None:
         """Refuse the step where no table has choices, or where the loss is another one than its own."""
         tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
         if run.step_named[0] == "search" and tables != "searched":
@@ -37,7 +45,7 @@ class SearchSystem(System):
         if run.step_named[0] == "search" and run.model.tasks:
             raise UsageError(OWN_LOSS.format(key="model.tasks"))
 
-    def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
+    def table_module(self, model: "RunModel", tables: Sequence["RunTable"]) -> Any:
         """Of a model with other tables, too, those of the space that are pooled."""
         space = _space(model)
         if space is None or all(each.name in {table.name for table in tables} for each in space.tables):
@@ -47,7 +55,13 @@ class SearchSystem(System):
         mine = tuple(each for each in space.tables if each.name in {table.name for table in tables})
         return {NAME: "searched", "space": encode(replace(space, tables=mine))} if mine or space.layers else "plain"
 
-    def sequences(self, model: Any, tables: Sequence[Any], configs: Sequence[Any], device: Any) -> Any:
+    def sequences(
+        self,
+        model: "RunModel",
+        tables: Sequence["RunTable"],
+        configs: Sequence["EmbeddingConfig"],
+        device: "torch.device",
+    ) -> "nn.Module | None":
         """Tables whose rows are masked, where they are not pooled."""
         space = _space(model)
         if space is None:
@@ -57,7 +71,7 @@ class SearchSystem(System):
         mine = tuple(each for each in space.tables if each.name in {table.name for table in tables})
         return SearchedSequences(configs, device, space=replace(space, tables=mine, layers=())) if mine else None
 
-    def check_model(self, run: Any, model: Any) -> None:
+    def check_model(self, run: "Run", model: "nn.Module") -> None:
         """Refuse a space with a table that the model does not have."""
         space = _space(run.model)
         if space is None:
@@ -72,7 +86,7 @@ class SearchSystem(System):
             )
 
 
-def _space(model: Any) -> Any:
+def _space(model: "RunModel") -> "SearchSpace | None":
     """The space of a model whose tables are searched; None of others."""
     name, settings = parsed(model.table_module or "plain", "model.table_module")
     if name != "searched":

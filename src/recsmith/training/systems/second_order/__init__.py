@@ -5,13 +5,23 @@ docs/optimizers.md and docs/daily.md. progressive_lbfgs.py and dance.py are the 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from recsmith._components import register
 from recsmith.plans import Plan
-from recsmith.training.seams.system import STEP, RunFacts, System, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.system import STEP, System
 from recsmith.training.systems.second_order.settings import Refitted
 from recsmith.units import counted, format_time
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
+    from recsmith.training.sources.protocol import BatchSource
 
 register(STEP, "progressive_lbfgs", "recsmith.training.systems.second_order.steps:ProgressiveLbfgsStep")
 register(STEP, "dance", "recsmith.training.systems.second_order.steps:DanceStep")
@@ -25,7 +35,7 @@ class SecondOrder(System):
     key = "pipeline"
     cards: ClassVar[Mapping[str, Any]] = {"refit": Refitted}
 
-    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+    def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
         """The step, and the settings that it does not use."""
         from recsmith.training.systems.second_order.parts import LayersByStep, unused_settings
 
@@ -34,47 +44,47 @@ class SecondOrder(System):
         unused = unused_settings(run, rest=self.tables_rest(run))
         return (LayersByStep(_named(run)[0]), *([unused] if unused.names else []))
 
-    def data_parts(self, run: Any) -> Sequence[Any]:
+    def data_parts(self, run: "Run") -> Sequence["Part"]:
         """The step, whose loss is its own."""
         from recsmith.training.systems.second_order.parts import LayersByStep
 
         return (LayersByStep(_named(run)[0]),) if self.trains_layers(run) else ()
 
-    def check_model(self, run: Any, model: Any) -> None:
+    def check_model(self, run: "Run", model: "nn.Module") -> None:
         """Refuse layers of which a vector cannot be made."""
         from recsmith.training.systems.second_order.flat import check_layers
 
         if self.trains_layers(run):
             check_layers(model, _named(run)[0])
 
-    def trains_layers(self, run: Any) -> bool:
+    def trains_layers(self, run: "Run") -> bool:
         """Where the run names it as its pipeline."""
         return _named(run)[0] in PIPELINES
 
-    def layer_state(self, run: Any, numbers: int) -> int | None:
+    def layer_state(self, run: "Run", numbers: int) -> int | None:
         """Its vectors, each as long as all dense layers."""
         from recsmith.training.systems.second_order.cost import vectors_of
 
         return 4 * numbers * vectors_of(run.pipeline) if self.trains_layers(run) else None
 
-    def tables_rest(self, run: Any) -> bool:
+    def tables_rest(self, run: "Run") -> bool:
         """Under DANCE, and where `tables` is rest."""
         name, settings = _named(run)
         return name == "dance" or (name in PIPELINES and settings.get("tables") == "rest")
 
-    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+    def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
         """The first step, which passes over its samples again and again."""
         from recsmith.training.systems.second_order.cost import changed_step
 
         return changed_step(run.pipeline, plan, ranks, step) if self.trains_layers(run) else step
 
-    def more_bytes(self, run: Any, plan: Plan) -> int:
+    def more_bytes(self, run: "Run", plan: Plan) -> int:
         """Vectors and ids of the batches that are kept."""
         from recsmith.training.systems.second_order.cost import kept_bytes
 
         return kept_bytes(run.pipeline, plan) if self.trains_layers(run) else 0
 
-    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
         """How long the first step takes and how many there are, beside what it does (`start_lines`)."""
         from recsmith.training.systems.second_order.cost import times_line
         from recsmith.training.systems.second_order.whole import whole_line
@@ -84,14 +94,14 @@ class SecondOrder(System):
         lines = [times_line(run.pipeline, told.plan, told.ranks, told.step), whole_line(run, told)]
         return [SystemTold(key="pipeline", on=True, said=line) for line in lines if line]
 
-    def steps_notes(self, run: Any, source: Any, ranks: int) -> Sequence[str]:
+    def steps_notes(self, run: "Run", source: "BatchSource", ranks: int) -> Sequence[str]:
         """What to write where the run has too few steps for its lines and checkpoints."""
         from recsmith.training.systems.second_order.whole import batches_of_run, rare_line
 
         line = rare_line(run, batches_of_run(run, source, ranks), ranks) if self.trains_layers(run) else ""
         return [line] if line else []
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """How often its steps passed over their samples, beside what was told of the first one."""
         if not self.trains_layers(job.run):
             return {}
@@ -116,7 +126,7 @@ class SecondOrder(System):
             f"about {work.usual:,.0f} and at most {work.most:,.0f} were told of the first{halved}",
         }
 
-    def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
+    def start_lines(self, run: "Run", plan: Plan) -> Sequence[str]:
         """What a step does, and what to expect of it."""
         from recsmith.training.systems.second_order.cost import quality_line, work_line
 
@@ -128,13 +138,13 @@ class SecondOrder(System):
         return (f"{work}{_resting(run) if rest else ''}; {unused} used", quality_line(run.pipeline))
 
 
-def _resting(run: Any) -> str:
+def _resting(run: "Run") -> str:
     """What becomes of tables that rest, as the end of a sentence."""
     fresh = "" if run.start_from is not None else ", so go on from a trained model (start_from): fresh ones stay random"
     return f"; tables rest as they are at the start{fresh}"
 
 
-def _named(run: Any) -> tuple[str, dict[str, Any]]:
+def _named(run: "Run") -> tuple[str, dict[str, Any]]:
     return run.step_named
 
 

@@ -9,12 +9,16 @@ W ranks
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recsmith._types import record
-from recsmith.training.seams.system import RunFacts
+from recsmith.training.seams.predicting import RunFacts
 from recsmith.training.systems.second_order.cost import passes_step, settings_of, step_work
 from recsmith.units import counted, format_time
+
+if TYPE_CHECKING:
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.run.run import Run
 
 
 @record
@@ -25,12 +29,12 @@ class StageBatches:
     kept: int
 
 
-def batches_of_run(run: Any, source: Any, ranks: int) -> int | None:
+def batches_of_run(run: "Run", source: Any, ranks: int) -> int | None:
     """Batches of a rank in a whole run that ends with its data; None where nobody knows, or `steps` says the end."""
     return None if run.steps is not None else source.steps(run.data.batch_sizes(ranks), ranks)
 
 
-def whole_runs(run: Any, batches: int | None, ranks: int) -> list[list[StageBatches]]:
+def whole_runs(run: "Run", batches: int | None, ranks: int) -> list[list[StageBatches]]:
     """The steps of a run: with the fewest that it can have, and with the most; none where nobody knows."""
     if batches is None and run.steps is None:
         return []
@@ -43,7 +47,7 @@ def whole_runs(run: Any, batches: int | None, ranks: int) -> list[list[StageBatc
     return [list(islice(_growing(first, growth, most, batches), run.steps)) for growth in (words["growth"], 1.0)]
 
 
-def whole_line(run: Any, told: RunFacts) -> str:
+def whole_line(run: "Run", told: RunFacts) -> str:
     """How many steps the run has and how long all of them take, as a line; '' where nobody knows."""
     found = whole_runs(run, told.batches, told.ranks)
     if not found:
@@ -56,13 +60,13 @@ def whole_line(run: Any, told: RunFacts) -> str:
     line = f"pipeline {name}: {whose} {_between(found)}, the largest of {at_most}{largest:,} samples"
     if told.step is None:
         return line
-    times = sorted(sum(_seconds(run, told, each) for each in stages) for stages in found)
+    times = sorted(sum(_seconds(run, told, told.step, each) for each in stages) for stages in found)
     several = format_time(times[0]) != format_time(times[-1])
     between = f"{format_time(times[0])} to {format_time(times[-1])}" if several else format_time(times[0])
     return f"{line}; all of them take about {between}"
 
 
-def rare_line(run: Any, batches: int | None, ranks: int) -> str:
+def rare_line(run: "Run", batches: int | None, ranks: int) -> str:
     """What to write where a run has too few steps to say or to save anything before its end; '' where it has enough."""
     found = whole_runs(run, batches, ranks)
     if not found:
@@ -106,6 +110,6 @@ def _growing(first: int, growth: float, most: int, batches: int | None) -> Itera
         size, left = min(most, math.ceil(size * growth)), left - new
 
 
-def _seconds(run: Any, told: RunFacts, stage: StageBatches) -> float:
+def _seconds(run: "Run", told: RunFacts, step: "JobStep", stage: StageBatches) -> float:
     work = step_work(run.pipeline, told.plan.workload.batch_size, told.ranks)
-    return passes_step(run.pipeline, told.step, new=stage.new, kept=stage.kept, passes=work.usual).step_s
+    return passes_step(run.pipeline, step, new=stage.new, kept=stage.kept, passes=work.usual).step_s

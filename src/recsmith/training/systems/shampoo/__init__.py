@@ -6,12 +6,19 @@ torch; optimizer.py is the optimizer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from recsmith._components import register
 from recsmith.training.seams.capabilities import FP32_WEIGHTS, LAYERS, MATRICES, Capabilities, RefusesNothing
+from recsmith.training.seams.predicting import OpenRun
 from recsmith.training.seams.registry import trains_layers
-from recsmith.training.seams.system import PREDICTED, OpenRun, System
+from recsmith.training.seams.system import PREDICTED, System
+
+if TYPE_CHECKING:
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.optimizers.settings import DenseOptimizer
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
 
 register("optimizer", "shampoo", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")
 register("optimizer", "auto", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")  # decided before
@@ -42,7 +49,7 @@ class Shampoo(System):
 
     key = "optimizers.dense"
 
-    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+    def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
         """The layers, where Shampoo trains them, also below an optimizer that wraps it."""
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
 
@@ -52,7 +59,7 @@ class Shampoo(System):
             return (FactoredLayers(),)
         return (FactoredLayers(AUTO),) if undecided and dense.name == AUTO else ()
 
-    def needs_step(self, run: Any) -> bool:
+    def needs_step(self, run: "Run") -> bool:
         """Where it is named, or may be taken."""
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
 
@@ -77,7 +84,7 @@ class Shampoo(System):
         step = made.step and replace(made.step, optimizer_s=made.step.optimizer_s + added)
         return replace(made, run=_with(run, decided), step=step).telling(self.key, decided.name == SHAMPOO, told)
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """How long a step of the optimizer took."""
         from recsmith.training.optimizers.dense import inner_optimizer
         from recsmith.training.systems.shampoo.cost import SHAMPOO, brought_line
@@ -91,7 +98,7 @@ class Shampoo(System):
         return {self.key: brought_line(optimizer.settings, shapes, job.plan.cluster, optimizer.took.mean_s)}
 
 
-def _with(run: Any, dense: Any) -> Any:
+def _with(run: "Run", dense: "DenseOptimizer") -> "Run":
     return replace(run, optimizers=replace(run.optimizers, dense=dense))
 
 

@@ -4,12 +4,15 @@ sparsify.py makes one, watcher.py makes one between periods of a stream.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.errors import UsageError
 from recsmith.training.seams.system import WATCHER, System
 from recsmith.training.systems.sparse.settings import Sparsified
+
+if TYPE_CHECKING:
+    from recsmith.training.run.run import Run
 
 SPARSE_COPY = "sparse_copy"
 register(WATCHER, SPARSE_COPY, "recsmith.training.systems.sparse.watcher:SparseCopies")
@@ -21,7 +24,7 @@ class Sparse(System):
     key = "watchers"
     cards: ClassVar[Mapping[str, Any]] = {"sparse": Sparsified}
 
-    def check(self, run: Any, *, launched: bool) -> None:
+    def check(self, run: "Run", *, launched: bool) -> None:
         """Refuse settings out of their ranges, and a run without periods."""
         for watcher in run.watchers:
             if parsed(watcher, "watchers")[0] != SPARSE_COPY:

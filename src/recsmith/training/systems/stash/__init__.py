@@ -6,11 +6,21 @@ bytes.py how much of each rank rests.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recsmith._components import NAME, register
 from recsmith.plans import Plan
-from recsmith.training.seams.system import ROWS, OpenRun, RunFacts, System, SystemTold
+from recsmith.training.seams.predicting import OpenRun, RunFacts, SystemTold
+from recsmith.training.seams.system import ROWS, System
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.job.run_step import RankMemory
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
 
 register(ROWS, "stashed", "recsmith.training.systems.stash.rows:StashedRows")
 
@@ -20,7 +30,7 @@ class Stashed(System):
 
     key = "rows"
 
-    def row_parts(self, run: Any) -> Sequence[Any]:
+    def row_parts(self, run: "Run") -> Sequence["Part"]:
         """All fused tables, or those that are named."""
         from recsmith.training.systems.stash.parts import TablesRest
 
@@ -48,7 +58,7 @@ class Stashed(System):
             settings = {**settings, "when": "always"}
         return replace(made, run=replace(made.run, rows={NAME: "stashed", **settings}))
 
-    def kept_plan(self, run: Any, plan: Plan) -> Plan:
+    def kept_plan(self, run: "Run", plan: Plan) -> Plan:
         """Tables that rest say so, where that is decided."""
         if not is_stashed(run) or run.rows_named[1].get("when") == "auto":
             return plan
@@ -56,7 +66,9 @@ class Stashed(System):
 
         return resting_plan(run, plan)
 
-    def change_memory(self, run: Any, plan: Plan, memory: Sequence[Any], activations: int) -> Sequence[Any]:
+    def change_memory(
+        self, run: "Run", plan: Plan, memory: Sequence["RankMemory"], activations: int
+    ) -> Sequence["RankMemory"]:
         """Activations have the memory of what rests."""
         if not is_stashed(run):
             return memory
@@ -70,7 +82,7 @@ class Stashed(System):
             for each, size in zip(memory, rests, strict=True)
         ]
 
-    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+    def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
         """Tables are written behind lookups, and read before updates."""
         if not is_stashed(run):
             return step
@@ -78,7 +90,7 @@ class Stashed(System):
 
         return replace(step, embeddings_s=step.embeddings_s + copies_s(run, plan))
 
-    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
         """How much rests, and how long copies take."""
         if not is_stashed(run):
             return ()
@@ -86,15 +98,17 @@ class Stashed(System):
 
         return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told)),)
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """How much rested, and how long copies took."""
         if not is_stashed(job.run):
             return {}
         from recsmith.training.systems.stash.bytes import brought_line
+        from recsmith.training.systems.stash.rows import StashedRows
 
+        assert isinstance(job.sharded.rows, StashedRows)
         return {self.key: brought_line(job.run, job.plan, job.sharded.rows.resting)}
 
-    def attached(self, run: Any, model: Any) -> Any:
+    def attached(self, run: "Run", model: "nn.Module") -> Any:
         """What a batch without a gradient for a table has left away comes back before the next step."""
         if not is_stashed(run):
             return None
@@ -103,7 +117,7 @@ class Stashed(System):
         return BackBeforeSteps()
 
 
-def is_stashed(run: Any) -> bool:
+def is_stashed(run: "Run") -> bool:
     """Whether tables of a run rest."""
     return run.rows_named[0] == "stashed"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,14 @@ from recsmith.plans import Placement, Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of
 from recsmith.problems.stashing import stashed_of
 from recsmith.sharding import FUSED
-from recsmith.training.seams.system import Attached, OpenRun, RunFacts
+from recsmith.training.seams.in_jobs import Attached
+from recsmith.training.seams.predicting import OpenRun, RunFacts
 from recsmith.training.systems.stash.resting import RestingMemory
 from recsmith.units import counted, format_size, format_time
+
+if TYPE_CHECKING:
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
 
 # Bytes a second around the system's cache, of the disk of one machine alone (dd with direct I/O, 512 MiB, three times).
 WRITTEN_PER_S, READ_PER_S = 1.6e9, 1.1e9
@@ -26,7 +31,7 @@ WRITTEN_PER_S, READ_PER_S = 1.6e9, 1.1e9
 class BackBeforeSteps(Attached):
     """Has the store of a job bring everything back before each step."""
 
-    def before_step(self, job: Any) -> None:
+    def before_step(self, job: "TrainingJob") -> None:
         """Bring back what rests."""
         job.sharded.rows.flush()
 
@@ -38,7 +43,7 @@ def check_named(named: Any, tables: Sequence[str]) -> None:
         raise UsageError(f"rows.tables names '{odd}', which the model does not have{did_you_mean(odd, list(tables))}")
 
 
-def resting_plan(run: Any, plan: Plan) -> Plan:
+def resting_plan(run: "Run", plan: Plan) -> Plan:
     """The plan with the tables that rest, as the run says; those that cannot rest never do."""
     _, settings = run.rows_named
     tables, what = settings.get("tables"), settings.get("what", "weights")
@@ -50,7 +55,7 @@ def resting_plan(run: Any, plan: Plan) -> Plan:
     return replace(plan, placements=placements, digest="")
 
 
-def resting_bytes(run: Any, plan: Plan) -> Ints:
+def resting_bytes(run: "Run", plan: Plan) -> Ints:
     """Bytes (W,) of each rank that rest."""
     placements = resting_plan(run, plan).placements
     problem = problem_holding(problem_of(plan), plan.placements)
@@ -60,13 +65,13 @@ def resting_bytes(run: Any, plan: Plan) -> Ints:
     return np.array(rests.weights) + np.array(rests.state)
 
 
-def copies_s(run: Any, plan: Plan) -> float:
+def copies_s(run: "Run", plan: Plan) -> float:
     """Seconds of a step for copies of the fullest rank: nothing hides them, for activations wait for the memory."""
     most = float(resting_bytes(run, plan).max())
     return most / READ_PER_S + most / WRITTEN_PER_S
 
 
-def stashed_line(run: Any, plan: Plan, told: RunFacts) -> str:
+def stashed_line(run: "Run", plan: Plan, told: RunFacts) -> str:
     """How much rests, what that frees, and what of a step it takes; and that it does not pay where all fits without."""
     rests, freed = resting_bytes(run, plan), max(each.freed for each in told.memory)
     copies = copies_s(run, plan)
@@ -81,7 +86,7 @@ def stashed_line(run: Any, plan: Plan, told: RunFacts) -> str:
     )
 
 
-def brought_line(run: Any, plan: Plan, resting: Sequence[RestingMemory]) -> str:
+def brought_line(run: "Run", plan: Plan, resting: Sequence[RestingMemory]) -> str:
     """How much of this rank rested in a step, and how long copies took, beside what was told of the fullest."""
     size, copies = sum(each.bytes for each in resting), sum(each.written.mean_s + each.read.mean_s for each in resting)
     return (

@@ -6,15 +6,27 @@ pooled.py the exchange of embeddings, kept_columns.py what a model keeps of them
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from recsmith._components import register
 from recsmith.analyses.advice import Switch
 from recsmith.files import Raw, encode
 from recsmith.plans import Plan
-from recsmith.training.seams.system import OpenRun, System
+from recsmith.training.seams.in_jobs import attached_in
+from recsmith.training.seams.predicting import OpenRun
+from recsmith.training.seams.system import System
 from recsmith.training.systems.thresholds.sent import Crossed
 from recsmith.training.systems.thresholds.settings import KeptColumns, Thresholded
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.card import ModelCard
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.systems.thresholds.crossing import Crossing
 
 register("collective", "thresholded", "recsmith.training.systems.thresholds.settings:Thresholded")
 
@@ -27,7 +39,7 @@ class Thresholds(System):
     state = Crossed
     cards: ClassVar[Mapping[str, Any]] = {"columns": KeptColumns}
 
-    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+    def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
         """Gradients of which a share crosses."""
         from recsmith.training.collectives import collectives_of
 
@@ -37,7 +49,7 @@ class Thresholds(System):
         _, sent, work = comms.step_seconds(plan.cluster, numbers)
         return replace(step, gradients_s=sent + work)
 
-    def needs_step(self, run: Any) -> bool:
+    def needs_step(self, run: "Run") -> bool:
         """Where `dense` is auto."""
         from recsmith.training.collectives import collectives_of
 
@@ -52,18 +64,20 @@ class Thresholds(System):
         ranks = made.plan.cluster.job_world_size
         steps = total_steps(made.run, made.parts.source, ranks)
 
+        def step_with(comms: Any) -> "JobStep | None":
+            changed = replace(made.run, comms=comms)
+            return made.step and self.change_step(changed, made.priced, made.step, made.numbers)
+
         def step_gain(comms: Any) -> float:
-            return made.gain_of(self.change_step(replace(made.run, comms=comms), made.priced, made.step, made.numbers))
+            return made.gain_of(step_with(comms))
 
         asked = step_gain if made.step is not None else None
         comms, lines = decided(made.comms, made.plan, made.numbers, steps, asked)
         on = isinstance(collectives_of(comms), Thresholded) and ranks > 1
-        step = made.step
-        if step is not None and comms != made.comms:
-            step = self.change_step(replace(made.run, comms=comms), made.priced, step, made.numbers)
+        step = made.step if comms == made.comms else step_with(comms)
         return replace(made, comms=comms, step=step).telling(self.key, on, lines)
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: "Run") -> Sequence[Switch]:
         """Half a per cent of the gradients of dense layers; priced and tried as steps are behind the warm-up."""
         from recsmith.training.collectives import RunComms
 
@@ -77,7 +91,7 @@ class Thresholds(System):
         )  # fmt: skip
         return (made,) if run.comms == RunComms() else ()
 
-    def attached(self, run: Any, model: Any) -> Any:
+    def attached(self, run: "Run", model: "nn.Module") -> Any:
         """What has crossed so far."""
         from recsmith.training.collectives import collectives_of
 
@@ -87,41 +101,47 @@ class Thresholds(System):
 
         return Crossing()
 
-    def line(self, job: Any, steps: int) -> tuple[Raw, str]:
+    def line(self, job: "TrainingJob", steps: int) -> tuple[Raw, str]:
         """The share that crossed since the line before, and its bytes."""
-        crossing = job.attached.get(self.kept)
+        crossing = _crossing(job)
         return ({}, "") if crossing is None else crossing.line()
 
-    def result(self, job: Any) -> Raw:
+    def result(self, job: "TrainingJob") -> Raw:
         """The same of the whole run."""
-        crossing = job.attached.get(self.kept)
+        crossing = _crossing(job)
         return {} if crossing is None else crossing.all_ranks().to_raw()
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """What crossed of all in the whole run, beside the share that was wanted."""
-        crossing = job.attached.get(self.kept)
+        crossing = _crossing(job)
         said = "" if crossing is None else crossing.brought(job.plan.cluster)
         return {self.key: f"comms: thresholded: {said}"} if said else {}
 
-    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+    def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
         """All columns cross: those that the model has not learned from are left out where it reads them."""
         from recsmith.training.collectives import RunComms
 
         return run if card.columns is None else replace(run, comms=RunComms())
 
-    def exported(self, run: Any, model: Any) -> Raw:
+    def exported(self, run: "Run", model: "nn.Module") -> Raw:
         """The columns that a model has learned from."""
         from recsmith.training.systems.thresholds.kept_columns import kept_columns
 
         columns = kept_columns(model)
         return {"columns": encode(columns)} if columns else {}
 
-    def before_serving(self, model: Any, card: Any) -> None:
+    def before_serving(self, model: "nn.Module", card: "ModelCard") -> None:
         """Have the model see those columns alone."""
         from recsmith.training.systems.thresholds.kept_columns import keep_columns
 
         if card.columns is not None:
             keep_columns(model, card.columns)
+
+
+def _crossing(job: "TrainingJob") -> "Crossing | None":
+    from recsmith.training.systems.thresholds.crossing import Crossing
+
+    return attached_in(job, SYSTEM.kept, Crossing)
 
 
 SYSTEM = Thresholds()

@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 from recsmith.files import Raw
 from recsmith.training.job.job import TrainingJob, over_ranks
-from recsmith.training.seams.system import Attached
+from recsmith.training.seams.in_jobs import Attached
 from recsmith.units import format_time
 
 

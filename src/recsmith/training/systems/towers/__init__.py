@@ -6,13 +6,26 @@ it: none of them needs torch. tables.py is the module of a model, hosts.py how i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recsmith._components import register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.seams.system import TABLES, OpenRun, System, SystemTold, TablesAsked
+from recsmith.training.seams.building import TablesAsked
+from recsmith.training.seams.predicting import OpenRun, SystemTold
+from recsmith.training.seams.system import TABLES, System
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run, RunModel
+    from recsmith.training.seams.capabilities import Part
+    from recsmith.training.sources.protocol import BatchSource
+    from recsmith.training.stores.protocol import HostParts
+    from recsmith.training.systems.towers.parts import TowersOfHosts
 
 register(TABLES, "towers", "recsmith.training.systems.towers.tables:TowerTables")
 
@@ -22,7 +35,7 @@ class TowerSystem(System):
 
     key = "model.table_module"
 
-    def table_parts(self, model: Any) -> Sequence[Any]:
+    def table_parts(self, model: "RunModel") -> Sequence["TowersOfHosts"]:
         """The towers of a model."""
         from recsmith.training.systems.towers.parts import TowersOfHosts
         from recsmith.training.systems.towers.settings import towers_of
@@ -30,7 +43,7 @@ class TowerSystem(System):
         towers = towers_of(model)
         return () if towers is None else (TowersOfHosts(towers=towers),)
 
-    def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
+    def placed_parts(self, run: "Run", plan: Plan) -> Sequence["Part"]:
         """The same: a plan may tear one apart, and on several hosts ids do not cross before their batch."""
         from recsmith.training.run.parts import AHEAD_OF_BATCHES
 
@@ -39,14 +52,14 @@ class TowerSystem(System):
         towers = [replace(each, hosts=hosts) for each in self.table_parts(run.model)]
         return (*towers, *([AHEAD_OF_BATCHES] if towers and ahead and hosts > 1 else []))
 
-    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+    def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
         """Each tower on its host."""
         from recsmith.training.systems.towers.settings import towers_of
 
         towers = towers_of(run.model)
         return towers.rules(hosts) if towers else ()
 
-    def tables(self, run: Any, source: Any) -> TablesAsked:
+    def tables(self, run: "Run", source: "BatchSource") -> TablesAsked:
         """The run that names all that its towers are; without them where `auto` sees that they do not pay."""
         from recsmith.training.systems.towers.of_run import tower_lines, with_towers
         from recsmith.training.systems.towers.settings import towers_of
@@ -55,7 +68,7 @@ class TowerSystem(System):
         on = towers_of(made.model) is not None
         return TablesAsked(made, told=tuple(SystemTold(key=self.key, on=on, said=line) for line in lines))
 
-    def needs_step(self, run: Any) -> bool:
+    def needs_step(self, run: "Run") -> bool:
         """Its own step is told, and the others decide by it."""
         from recsmith.training.systems.towers.settings import towers_of
 
@@ -71,7 +84,7 @@ class TowerSystem(System):
         saved = made.step.step_s - steps.towers_s
         return replace(made, step=replace(made.step, embeddings_s=max(0.0, made.step.embeddings_s - saved)))
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """Pooled vectors that left a host, beside those of plain tables."""
         from recsmith.training.systems.towers.settings import towers_of
 
@@ -81,7 +94,7 @@ class TowerSystem(System):
 
         return {self.key: brought_line(job)}
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: "Run") -> Sequence[Switch]:
         """A tower a host, which sends an eighth of its columns."""
         from recsmith.prediction.towers import auc_of
 
@@ -92,13 +105,13 @@ class TowerSystem(System):
         )  # fmt: skip
         return (made,) if run.model.table_module is None else ()
 
-    def check_goes_on(self, before: Any, run: Any) -> None:
+    def check_goes_on(self, before: "Run", run: "Run") -> None:
         """Refuse other towers."""
         from recsmith.training.systems.towers.of_run import check_same_towers
 
         check_same_towers(before.model, run.model)
 
-    def host_parts(self, task: Any, plan: Plan, device: Any, codecs: Any) -> Any:
+    def host_parts(self, task: "nn.Module", plan: Plan, device: "torch.device", codecs: Any) -> "HostParts | None":
         """The towers of a model, each on its host."""
         from recsmith.training.systems.towers.hosts import place_towers
 

@@ -7,14 +7,21 @@ begin again.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from recsmith.files import Raw
 from recsmith.problems import TableRule
 from recsmith.training.seams.capabilities import START, Capabilities, PlainPart
-from recsmith.training.seams.system import OpenRun, System
+from recsmith.training.seams.predicting import OpenRun
+from recsmith.training.seams.system import System
 from recsmith.training.systems.warm_start.settings import StartFrom, start_of
 from recsmith.training.watchers import STATES
+
+if TYPE_CHECKING:
+    from recsmith.training.job.preparing import PreparedRun
+    from recsmith.training.job.sharded import ShardedJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.seams.capabilities import Part
 
 STARTS = PlainPart("start_from", owns=Capabilities({START}))
 
@@ -29,15 +36,15 @@ class WarmStart(System):
         "drawn"
     )
 
-    def wrong(self, run: Any) -> Sequence[str | None]:
+    def wrong(self, run: "Run") -> Sequence[str | None]:
         """A run that begins with itself."""
         return () if run.start_from is None else (_itself(start_of(run.start_from).path, run.output),)
 
-    def row_parts(self, run: Any) -> Sequence[Any]:
+    def row_parts(self, run: "Run") -> Sequence["Part"]:
         """Who says with which weights tables begin."""
         return () if run.start_from is None else (STARTS,)
 
-    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+    def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
         """A plan that is made here can take the state of the optimizer of every table."""
         if run.start_from is None:
             return ()
@@ -53,7 +60,7 @@ class WarmStart(System):
 
         return made.telling(self.key, True, matched(made.run, made.parts, made.plan).lines)
 
-    def watched_before(self, run: Any) -> tuple[Mapping[str, Raw], str] | None:
+    def watched_before(self, run: "Run") -> tuple[Mapping[str, Raw], str] | None:
         """What watchers learned of the data before."""
         if run.start_from is None:
             return None
@@ -63,7 +70,7 @@ class WarmStart(System):
         saved = open_trained(path).saved
         return None if saved is None else (saved.progress.get(STATES) or {}, path)
 
-    def begin_weights(self, made: Any, job: Any) -> None:
+    def begin_weights(self, made: "PreparedRun", job: "ShardedJob") -> None:
         """The weights and the state of optimizers that come along, over those that were drawn."""
         if made.run.start_from is None:
             return

@@ -7,13 +7,20 @@ what was told. Sketches of ids are files of streaming/sketch_files.py.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recsmith._components import register
 from recsmith.plans import Plan
+from recsmith.training.seams.predicting import RunFacts, SystemTold
 from recsmith.training.seams.registry import first_of, systems
-from recsmith.training.seams.system import WATCHER, RunFacts, System, SystemTold
+from recsmith.training.seams.system import WATCHER, System
 from recsmith.training.systems.watch.settings import ANOMALIES, watch_settings, watcher_spec
+
+if TYPE_CHECKING:
+    from recsmith.prediction.job_step import JobStep
+    from recsmith.training.job.job import TrainingJob
+    from recsmith.training.run.run import Run
+    from recsmith.training.sources.protocol import BatchSource
 
 register(WATCHER, ANOMALIES, "recsmith.training.systems.watch.anomalies:AnomalyWatcher")
 register(WATCHER, "plan_watch", "recsmith.training.systems.watch.plan_watch:WatchedPlan")
@@ -30,7 +37,7 @@ class Watch(System):
         "may act, too; none watches nothing"
     )
 
-    def wrong(self, run: Any) -> Iterable[str | None]:
+    def wrong(self, run: "Run") -> Iterable[str | None]:
         """Settings; a plan of a file is not planned anew."""
         settings = watch_settings(run.watch)
         if settings is not None and "replan" in settings.actions.values() and run.plan not in ("auto", "torchrec"):
@@ -39,11 +46,11 @@ class Watch(System):
                 "would train under once more; write plan: auto, or leave replan out"
             )
 
-    def watchers(self, run: Any) -> Sequence[Any]:
+    def watchers(self, run: "Run") -> Sequence[Any]:
         """The watcher that it stands for."""
         return watcher_spec(run.watch)
 
-    def brought(self, job: Any) -> Mapping[str, str]:
+    def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """How many alarms it told, and which."""
         if watch_settings(job.run.watch) is None or job.log.rank:
             return {}
@@ -51,7 +58,7 @@ class Watch(System):
 
         return {self.key: told_line(job.output)}
 
-    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+    def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
         """A step with its watch."""
         from recsmith.training.systems.watch.cost import watch_s_of
 
@@ -60,7 +67,7 @@ class Watch(System):
             return step
         return replace(step, trainer_s=step.trainer_s + watch_s_of(settings, plan, ranks))
 
-    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
         """What watching takes of a step, and what would take less."""
         from recsmith.training.systems.watch.cost import cost_line
 
@@ -70,7 +77,7 @@ class Watch(System):
         line = cost_line(settings, told.plan, told.ranks, told.step.step_s)
         return (SystemTold(key=self.key, on=True, said=line),)
 
-    def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:
+    def notes(self, run: "Run", source: "BatchSource", steps: int | None) -> Sequence[str]:
         """From when on something could be told."""
         settings = watch_settings(run.watch)
         if settings is None:
