@@ -6,6 +6,7 @@ and refused on every rank where it names anything that PyTorch does not write.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def kept_in(raw: Raw) -> dict[str, Raw]:
 
 @dataclass(frozen=True)
 class Saved:
-    """A complete checkpoint on disk."""
+    """A complete checkpoint on disk, which nobody changes; its run and its plan are read once."""
 
     folder: Path
 
@@ -93,12 +94,12 @@ class Saved:
             )
         return {"position": None, "scores": None, **raw, "step": read.step, "ranks": read.ranks}
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan that it was trained under."""
         return load_plan(self.folder / PLAN_FILE)
 
-    @property
+    @cached_property
     def run(self) -> Run:
         """The run that it was saved by."""
         return load_run(self.folder / RUN_FILE)
