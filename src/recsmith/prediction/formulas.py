@@ -56,9 +56,9 @@ ERROR = (
 )
 # Of whole steps that others published and that nothing was fitted to (benchmarks/hstu_formulas.py), and their devices.
 CHECKED = {
-    True: ("12 published steps of MLPerf's HSTU are told 0.56 to 1.32 times as long as they were, 10 of them 0.75 to "
-           "1.01 times", ("mi350x", "b200", "gb300")),
-    False: ("4 published steps of MLPerf's tuned DLRM-v2 are told 1.26 to 1.51 times as long as they were",
+    True: ("for 12 published steps of MLPerf's HSTU they predict 0.56 to 1.32 times the published time, for 10 of them "
+           "0.75 to 1.01 times", ("mi350x", "b200", "gb300")),
+    False: ("for 4 published steps of MLPerf's tuned DLRM-v2 they predict 1.26 to 1.51 times the published time",
             ("h100", "h200", "b200")),
 }  # fmt: skip
 ON_CPU = (
