@@ -13,6 +13,7 @@ from recsmith.prediction.formulas import MATRIX_FLOPS, history_parts
 from recsmith.prediction.histories import HistoryWork
 from recsmith.prediction.models import load_model
 from recsmith.prediction.predictions import predict_model
+from recsmith.problems.plain_reserve import plain_reserve
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.workload import IndexDedup
 
@@ -85,6 +86,18 @@ STEPS = (
     Step("14,222 samples/s, 2,039 events", "mi350x:8", 8192 / 14222, events=SHORT, blocks=5, half=False, dedup="off"),
     Step("32 samples, 2,039 events", "mi350x:8", 52e-3, 32, SHORT, 5, half=False, dedup="off", fitted=True),
 )
+GIB = 2**30
+# Memory of a device beside its tables, of jobs of 1,024 samples a device, three layers and equal ids once: (what,
+# devices, events, GiB of the device that were in use at most, of which tables). Nothing was fitted to any.
+MEMORY = (
+    # yambda_5b.gin at a4f3e77: the hot rank at about 58 %, 120 GiB free; lengths and layers are not told. As another
+    # place of the same comment says, sequences are of about 4,096 positions, the most that are read
+    ("hot rank at 58 %, mean lengths", "mi350x:8x4", MEASURED, 168, 17.5),
+    ("the same, longest lengths", "mi350x:8x4", 4086, 168, 17.5),
+    # perf_opt.md, 14 August 2026: all of the device was there, and the jobs ended well
+    ("ran within 183 GiB", "b200:8", TRACED, 183, 73.7),
+    ("ran within 288 GiB", "mi350x:8", TRACED, 288, 95.9),
+)
 # MLPerf's DLRM-v2 as NVIDIA tuned it, of 65,536 samples: devices, published s (sources: docs/cost-models.md)
 TUNED = (("h100:8", 3.529e-3), ("h100:8x8", 2.407e-3), ("h200:8", 3.256e-3), ("b200:8", 2.152e-3))
 
@@ -131,7 +144,21 @@ def tuned() -> None:
         print(f"| {cluster} | {found * 1e3:.2f} ms | {published * 1e3:.2f} ms | {found / published:.2f} |", flush=True)
 
 
+def memory() -> None:
+    """Memory beside tables."""
+    print("\n| what | devices | events | by the formula | published | formula / published |")
+    print("|---|---|---|---|---|---|")
+    for what, cluster, events, whole, tables in MEMORY:
+        step = Step(what, cluster, 0.0, events=events)
+        found = plain_reserve(step.workload(), load_cluster(cluster))
+        assert found is not None
+        most, least = ("", "") if "ran" not in what else ("at most ", "at least ")
+        print(f"| {what} | {cluster} | {events:,} | {found.needed / GIB:.0f} GiB | {most}{whole - tables:.0f} GiB | "
+              f"{least}{found.needed / GIB / (whole - tables):.2f} |")  # fmt: skip
+
+
 if __name__ == "__main__":
     layers()
+    memory()
     steps()
     tuned()

@@ -131,7 +131,7 @@ def brute(first: int, count: int) -> int:
 
 MOST = 128  # devices
 JOBS = ("dlrm-v2", "nvidia-jumbo", "dlrm-v4")
-DENSE = {"a plain DLRM": (None, None), "30 GiB, of which 25 are activations": (30 * GIB, 25 * GIB)}
+DENSE = {"as estimated": (None, None), "30 GiB, of which 25 are activations": (30 * GIB, 25 * GIB)}
 
 
 def fewest(names: list[str]) -> None:

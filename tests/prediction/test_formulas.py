@@ -9,7 +9,7 @@ from prediction.test_models import a_plan
 
 import recsmith
 from recsmith.cli.app import app
-from recsmith.clusters import load_cluster
+from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
 from recsmith.plans import Plan, save_plan
@@ -22,7 +22,7 @@ from recsmith.units import format_time
 from recsmith.workloads import Workload, load_workload
 
 
-def plan_of(workload: str | Workload, cluster: str, **words: Any) -> Plan:
+def plan_of(workload: str | Workload, cluster: str | Cluster, **words: Any) -> Plan:
     return recsmith.plan(workload, cluster, planner="size_greedy", **words).plan
 
 
@@ -138,6 +138,15 @@ def test_a_host_launches_kernels_more_slowly_than_devices_do_them_for_few_sample
     assert few.step_s == pytest.approx(LAUNCHES_S * 3, rel=0.01)
     assert "launches" in few.terms
     assert "launches" not in many.terms
+
+
+def test_a_plan_that_leaves_no_memory_for_its_layers_is_told_so(v4: Plan):
+    tight = plan_of("dlrm-v4", load_cluster("h200:8").with_memory(reserve_bytes=0))
+    [(_, none), (_, few)] = predict_model("dlrm-v4", plan=tight, batches=(1024, 256))
+    assert "the job runs out of memory; plan it with --reserve 79.74GiB, or with fewer samples" in none.notes[-1]
+    assert all("out of memory" not in each.notes[-1] for each in (few, predict_model("dlrm-v4", plan=v4)[0][1]))
+    deep = replace(load_model("dlrm-v4"), blocks=60)
+    assert "out of memory" in predict_model(deep, plan=v4)[0][1].notes[-1]
 
 
 def test_the_command_tells_a_step_of_a_cluster(tmp_path: object, v4: Plan) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from support.build import cluster, table, workload
 
-from recsmith import load_cluster, load_workload, plan
+from recsmith import load_cluster, load_workload, plan, replan
+from recsmith.analyses.step_memory import step_memory
 from recsmith.errors import Infeasible
+from recsmith.prediction.models import load_model
 from recsmith.problems import build_problem
+from recsmith.problems.history_layers import HistoryLayers, histories_of, history_activations
 from recsmith.problems.memory import batch_bytes
 from recsmith.problems.plain_reserve import kept_estimate, plain_dense, plain_reserve
 from recsmith.workloads import Feature, Workload
@@ -92,10 +95,43 @@ def test_tables_that_fit_only_without_it_are_refused_with_that_way_out():
 
 
 def test_an_estimate_by_when_it_is_alive_adds_up_to_the_reserve():
-    for name in ("dlrm-v2", "dlrm-v4"):
-        work, machine = load_workload(name), load_cluster("h100:8")
-        found, dense = plain_reserve(work, machine), plain_dense(work, machine)
-        assert found is not None
-        assert dense is not None
-        whole = dense.kept_free(batch_bytes(work, machine.world_size))[1]
-        assert abs(whole - found.total) <= 4  # a fifth of dense layers is a whole number of bytes
+    work, machine = load_workload("dlrm-v2"), load_cluster("h100:8")
+    found, dense = plain_reserve(work, machine), plain_dense(work, machine)
+    assert found is not None
+    assert dense is not None
+    whole = dense.kept_free(batch_bytes(work, machine.world_size))[1]
+    assert abs(whole - found.total) <= 4  # a fifth of dense layers is a whole number of bytes
+
+
+def test_layers_over_histories_are_those_that_are_predicted_and_are_not_cut():
+    model, work = load_model("dlrm-v4"), load_workload("dlrm-v4")
+    layers = HistoryLayers()
+    assert (layers.blocks, layers.streams) == (model.blocks, model.output_streams)
+    found = histories_of(work, layers)
+    assert found is not None
+    assert found.sequences == len(model.joined)
+    assert found.width == model.heads * model.attention_dim == model.heads * model.linear_dim
+    # by hand, in times 512 columns: three sequences by 3, three blocks by 3, and 12 of the backward pass of one
+    assert history_activations(found, layers, 1024) == 1024 * 2663 * 512 * 2 * (9 + 9 + 12)
+    kept = build_problem(work, load_cluster("b200:8")).cluster
+    assert (kept.reserve_bytes or 0) > history_activations(found, layers, 1024) > 0.15 * kept.hbm_per_rank[0]
+
+
+@pytest.mark.parametrize("dedup", ["off", "on"])
+def test_every_phase_of_a_step_has_room_beside_histories(dedup: Any):
+    made = plan(replace(load_workload("dlrm-v4"), index_dedup=dedup), "b200:8", planner="cost_greedy").plan
+    memory = step_memory(made)
+    assert memory.schedule.fits
+    assert memory.dense.activations > 0.4 * made.cluster.hbm_per_rank[0]
+
+
+def test_histories_that_leave_no_room_are_refused_with_fewer_samples_which_work():
+    work = load_workload("dlrm-v4")
+    with pytest.raises(
+        Infeasible, match=r"MLPerf's HSTU.* state a reserve of your own .*Checked to work: --batch-size 512;"
+    ) as found:
+        plan(work, "h200:8", planner="cost_greedy")
+    assert "--reserve 0" not in str(found.value)
+    fewer = plan(replace(work, batch_size=512), "h200:8", planner="cost_greedy").plan
+    with pytest.raises(Infeasible, match=r"offer 480"):  # as many samples as before need their own reserve again
+        replan(fewer, workload=work)

@@ -73,10 +73,9 @@ def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
     stashing = problem_of(plan).constraints.stash
     if stashing is not None and stashing.dense is not None:
         return stashing.dense, _made_for(plan, stashing.dense)
-    if kept_estimate(plan.workload, plan.cluster) is not None:
-        found = plain_dense(plan.workload, plan.cluster)
-        if found is not None:
-            return found, "of a plain DLRM, estimated"
+    estimate, found = kept_estimate(plan.workload, plan.cluster), plain_dense(plan.workload, plan.cluster)
+    if estimate is not None and found is not None:
+        return found, f"of {estimate.layers.removesuffix(',')}, estimated"
     reserve = plan.cluster.reserve_bytes or 0
     on_cpu = plan.cluster.device.kind == "cpu"
     words = "the stated reserve, taken to be alive in every phase" if reserve else "none: no reserve was stated"

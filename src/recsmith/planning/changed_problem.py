@@ -26,6 +26,7 @@ from recsmith.plans import Placement, Plan
 from recsmith.plans.diff import is_same_table, moved_bytes, with_columns_kept
 from recsmith.problems import Constraints, Problem
 from recsmith.problems.constraints import members
+from recsmith.problems.plain_reserve import estimated_anew
 from recsmith.problems.stashing import with_stash
 from recsmith.units import parse_size
 from recsmith.workloads import Table, Workload, load_workload
@@ -77,7 +78,7 @@ class ChangedProblem:
         What is None is the old plan's.
         """
         new_workload = old.workload if workload is None else load_workload(workload)
-        new_cluster = old.cluster if cluster is None else load_cluster(cluster)
+        new_cluster = estimated_anew(old.workload, old.cluster if cluster is None else load_cluster(cluster))
         space, limits = problems.constraints_from_raw(old.constraints, "the old plan")
         space = space if options.space is None else options.space
         names = [table.name for table in new_workload.tables]

@@ -37,6 +37,7 @@ from recsmith.workloads import Table
 
 HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
 DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
+SAMPLE_PARTS = (2, 4, 8, 16)  # of the samples a device, tried in turn
 RESTING_SHARES = (0.25, 0.5, 0.75, 0.95)  # of a stated reserve, tried in turn as what tables rest for
 GIB = 2**30  # bytes
 MANY_OPTIONS = 40_000  # of a problem: with more of them, a try is of TorchRec's widths alone
@@ -57,11 +58,11 @@ def check_feasible(evaluator: Evaluator, model: CostModel, advice: AdviceBudget 
     least = weights(problem).per_table(LIGHTEST)
     unplaceable = np.flatnonzero(~np.isfinite(least.value))
     if unplaceable.size:
-        proof = _unplaceable_message(problem, unplaceable.tolist())
+        proof = _unplaceable_message(problem, unplaceable.tolist()) + _kept_words(problem)
         raise Infeasible(f"{proof} {what_helps(problem, model, advice=advice, proof=proof)}")
     if least.bytes.sum() > room:
         roomy = roomy_weights(problem)
-        proof = _overfull_message(problem, roomy, float(least.bytes.sum()), room)
+        proof = _overfull_message(problem, roomy, float(least.bytes.sum()), room) + _kept_words(problem)
         raise Infeasible(f"{proof} {what_helps(problem, model, roomy, advice=advice, proof=proof)}")
 
 
@@ -69,7 +70,7 @@ def _unplaceable_message(problem: Problem, unplaceable: list[int]) -> str:
     tables = [problem.tables[t] for t in unplaceable]
     largest = max(tables, key=lambda table: table.weight_bytes)
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
-    room = format_size(float(problem.capacity.max()))
+    room = format_size(float(problem.capacity.max())) if problem.capacity.max() > 1 else "nothing"
     return (
         f"table '{largest.name}'{more} fits no device with {problem.planned_space.words}: its weights are "
         f"{format_size(largest.weight_bytes)}, {_buffer_words(problem, largest)}the largest device offers {room}. "
@@ -104,6 +105,12 @@ def _overfull_message(problem: Problem, roomy: TableTotals, need: float, room: f
         f"{counted(world, 'device')} offer{'s' if world == 1 else ''} {format_size(room)}. "
         f"Proved{floor}."
     )
+
+
+def _kept_words(problem: Problem) -> str:
+    """What is kept free for layers over histories, which nobody stated and which may be most of a device."""
+    estimated = kept_estimate(problem.workload, problem.cluster)
+    return f" {estimated.beyond}" if estimated and estimated.positions else ""
 
 
 def _fewest(problem: Problem, least: float) -> str:
@@ -144,8 +151,12 @@ def _changes(
     problem: Problem, model: CostModel, roomy: TableTotals | None, in_time: InTime
 ) -> Iterator[Callable[[], str | None]]:
     """The changes that may help, in the order in which they are tried."""
-    yield lambda: _no_reserve(problem, model, in_time)
-    yield lambda: _more_memory(problem, model, roomy or roomy_weights(problem), in_time)
+    estimated = kept_estimate(problem.workload, problem.cluster)
+    if estimated and estimated.positions:  # which a job needs: neither may tables have it, nor does --hbm keep it
+        yield lambda: _fewer_samples(problem, model, in_time)
+    else:
+        yield lambda: _no_reserve(problem, model, in_time)
+        yield lambda: _more_memory(problem, model, roomy or roomy_weights(problem), in_time)
     for change in (_more_hosts, _larger_groups, _more_types, _host_memory, _resting):
         yield partial(change, problem, model, in_time)
 
@@ -196,6 +207,16 @@ def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals, in_time
             return None
         if has_plan(problem, model, in_time, hbm_bytes=hbm, reserve_bytes=reserve):
             return f"--hbm {hbm / GIB:.1f}GiB"
+    return None
+
+
+def _fewer_samples(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
+    """The most samples a device, of some halvings, that give a plan beside what layers over their histories need."""
+    for part in SAMPLE_PARTS:
+        samples = max(1, problem.workload.batch_size // part)
+        fewer = replace(problem, workload=replace(problem.workload, batch_size=samples))
+        if has_plan(fewer, model, in_time, reserve_bytes=None):
+            return f"--batch-size {samples}"
     return None
 
 
@@ -265,7 +286,7 @@ def _resting(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     return None
 
 
-def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True, **cluster: int) -> bool:
+def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True, **cluster: int | None) -> bool:
     """Whether a changed problem, on a changed cluster, is legal, and a plan of it is found in time."""
     if not in_time():
         return False

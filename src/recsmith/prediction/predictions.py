@@ -17,6 +17,7 @@ from recsmith.plans import Plan, load_plan
 from recsmith.prediction.fetching import with_fetches
 from recsmith.prediction.formulas import formula_graph
 from recsmith.prediction.graph import Graph
+from recsmith.prediction.history_memory import memory_notes
 from recsmith.prediction.kernels import LOOKUPS, Kernels, geometric_error
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models import HISTORIES, SPARSE, Model, load_model
@@ -141,7 +142,7 @@ def _step(
             check_carried(plan.cluster.world_size, plan.cluster, cluster)
             plan = replace(plan, cluster=cluster, digest="")
         graph, told = formula_graph(model, plan, batch, cost_model)
-        return _predicted(graph, no_latency, plan, batch, None, what_ifs, (told,))
+        return _predicted(graph, no_latency, plan, batch, None, what_ifs, (told, *memory_notes(model, plan, batch)))
     graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
     if plan is not None and cost_model is not None:
         workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)

@@ -191,6 +191,17 @@ def batch_bytes(workload: Workload, world_size: int) -> int:
     return int(outputs if world_size == 1 else PIPELINE_DEPTH[workload.pipeline] * ids + 3 * outputs)
 
 
+def forward_bytes(workload: Workload, world_size: int) -> int:
+    """Bytes of a rank's own batches and embeddings while layers compute, beside what planning counts of lookups.
+
+    What lookups gave has gone by then, and as much has returned; the rest is rows that each id is given again.
+    """
+    ids, _ = _local_bytes(workload.tables, workload)
+    demand = Demand.of(workload, workload.tables)
+    again = np.where(demand.repeats > 1, demand.ids * demand.repeats * demand.dim, 0.0).sum() * OUTPUT_BYTES
+    return int(again + (0 if world_size == 1 else PIPELINE_DEPTH[workload.pipeline] * ids))
+
+
 def _local_bytes(tables: tuple[Table, ...], workload: Workload) -> tuple[float, float]:
     demand = Demand.of(workload, tables)
     features = sum(len(table.features) for table in tables)

@@ -1,16 +1,19 @@
-"""Memory of a device that tables must not take where nobody states it: what the rest of a plain DLRM needs there.
+"""Memory of a device that tables must not take where nobody states it: what the rest of a plain model needs there.
 
 A plain DLRM is that of MLPerf: 13 dense features through layers of 512, 256 and the embedding width; the embeddings
 beside them, through layers of 1024, 1024, 512, 256 and 1; all in fp32 under Adam. Its sizes are exact; whether a job
-is such a model is an assumption. `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
+is such a model is an assumption. Rows that are not pooled and form histories are read by layers as those of MLPerf's
+HSTU (history_layers.py). `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.problems.dense_bytes import DenseBytes
-from recsmith.problems.memory import batch_bytes
+from recsmith.problems.history_layers import HistoryLayers, histories_of, history_activations, history_weights
+from recsmith.problems.memory import batch_bytes, forward_bytes
 from recsmith.units import format_size
 from recsmith.workloads import Workload
 
@@ -25,9 +28,10 @@ LARGEST_SHARE = 0.15  # of a device: what TorchRec's planner keeps free by defau
 
 @noun
 class PlainReserve:
-    """Bytes of each device that a plain DLRM needs besides its tables, and the most that is kept free for it.
+    """Bytes of each device that a plain model needs besides its tables, and the most that is kept free for it.
 
-    batch: the local batch and its activations, of which activations are those of layers.
+    batch: the local batch and its activations, of which activations are those of layers. positions: of a history, of
+    how many samples; 0 where tables form none.
     """
 
     dense: int
@@ -35,6 +39,8 @@ class PlainReserve:
     cuda: int
     most: int
     activations: int = 0
+    positions: float = 0.0
+    samples: int = 0
 
     @property
     def total(self) -> int:
@@ -46,34 +52,61 @@ class PlainReserve:
         """All parts together."""
         return self.dense + self.batch + self.cuda
 
+    @property
+    def layers(self) -> str:
+        """Whose layers these are, in words."""
+        if not self.positions:
+            return "a plain DLRM"
+        return f"layers like those of MLPerf's HSTU, over {self.positions:,.0f} positions of {self.samples:,} samples,"
+
+    @property
+    def beyond(self) -> str:
+        """A sentence for who finds no room."""
+        return (
+            f"That is what is left beside the {format_size(self.needed)} of each device that {self.layers} need, as "
+            "estimated; state a reserve of your own if your model needs another."
+        )
+
     def __str__(self) -> str:
         """A sentence for reports."""
-        needs = "as a plain DLRM needs"
-        if self.needed > self.most:
-            needs = f"at most 15% of it, where a plain DLRM needs {format_size(self.needed)}"
+        needs = f"as {self.layers} need" + ("" if self.positions else "s")
+        if self.needed > self.most and not self.positions:
+            needs = f"at most 15% of it, where {self.layers} needs {format_size(self.needed)}"
         return (
             f"{format_size(self.total)} of each device for other layers, activations and CUDA, {needs}; "
             "--reserve sets another amount, 0 none"
         )
 
 
-def plain_reserve(workload: Workload, cluster: Cluster) -> PlainReserve | None:
-    """The estimate for tables on GPUs; None on CPUs, whose memory other programs share anyway."""
+def plain_reserve(
+    workload: Workload, cluster: Cluster, layers: HistoryLayers | None = None
+) -> PlainReserve | None:  # fmt: skip
+    """The estimate for tables on GPUs; None on CPUs, whose memory other programs share anyway.
+
+    layers: that read histories, instead of MLPerf's. What they need is not cut at a share of the device.
+    """
     if cluster.device.kind == "cpu":
         return None
-    pooled = [table for table in workload.tables if table.pooled]  # a DLRM has no layers of its own for sequences
+    pooled = [table for table in workload.tables if table.pooled]
     width = max((table.embedding_dim for table in pooled), default=0)
     inputs = width + sum(table.embedding_dim * len(table.features) for table in pooled)
-    layers = [(DENSE_FEATURES, *BELOW, width), (inputs, *ABOVE)]
-    weights = sum(have * give + give for sizes in layers for have, give in pairwise(sizes))
-    activations = inputs + sum(sum(sizes[1:]) for sizes in layers)
+    sizes = [(DENSE_FEATURES, *BELOW, width), (inputs, *ABOVE)]
+    weights = sum(have * give + give for each in sizes for have, give in pairwise(each))
+    activations = inputs + sum(sum(each[1:]) for each in sizes)
     kept = ACTIVATION_COPIES * activations * workload.batch_size * FLOAT
+    batch, least = batch_bytes(workload, cluster.world_size), min(cluster.hbm_per_rank)
+    layers = layers or HistoryLayers()
+    histories = histories_of(workload, layers)
+    if histories is None:
+        return PlainReserve(
+            dense=COPIES * weights * FLOAT, batch=batch + kept, activations=kept, cuda=CUDA_BYTES,
+            most=int(least * LARGEST_SHARE),
+        )  # fmt: skip
+    kept += history_activations(histories, layers, workload.batch_size)
     return PlainReserve(
-        dense=COPIES * weights * FLOAT,
-        batch=batch_bytes(workload, cluster.world_size) + kept,
-        activations=kept,
-        cuda=CUDA_BYTES,
-        most=int(min(cluster.hbm_per_rank) * LARGEST_SHARE),
+        dense=COPIES * (weights + history_weights(histories, layers)) * FLOAT,
+        batch=max(batch, forward_bytes(workload, cluster.world_size) + kept),  # its gradients come when activations go
+        activations=kept, cuda=CUDA_BYTES, most=least - 1, positions=histories.positions, samples=workload.batch_size,
     )  # fmt: skip
 
 
@@ -82,7 +115,7 @@ def plain_dense(workload: Workload, cluster: Cluster) -> DenseBytes | None:
     found = plain_reserve(workload, cluster)
     if found is None:
         return None
-    if found.needed > found.most:
+    if found.needed > found.most and not found.positions:
         activations = min(found.activations, found.total)
         return DenseBytes(fixed=found.total - activations, activations=activations, batch_apart=False)
     copy = found.dense // COPIES
@@ -103,3 +136,9 @@ def kept_estimate(workload: Workload, cluster: Cluster) -> PlainReserve | None:
     """The estimate that a plan keeps free; None where it keeps what somebody stated, or nothing."""
     found = plain_reserve(workload, cluster) if cluster.reserve_bytes else None
     return found if found and found.total == cluster.reserve_bytes else None
+
+
+def estimated_anew(workload: Workload, cluster: Cluster) -> Cluster:
+    """The cluster without its reserve where that is an estimate for histories, so that what changes has its own."""
+    found = None if cluster.hbm_bytes is not None else kept_estimate(workload, cluster)
+    return replace(cluster, reserve_bytes=None) if found and found.positions else cluster

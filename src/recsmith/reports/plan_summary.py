@@ -7,7 +7,14 @@ from recsmith.planning.stashing import exposed_copies_s
 from recsmith.plans import Plan
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.reports.layout import BAD, GOOD, WATCH, line
-from recsmith.reports.plan_words import inexact_words, overfull_words, rest_words, wide_text, with_copies_words
+from recsmith.reports.plan_words import (
+    inexact_words,
+    layers_words,
+    overfull_words,
+    rest_words,
+    wide_text,
+    with_copies_words,
+)
 from recsmith.reports.plans import bound_words, model_words, slowest_of, slowest_words, tables_words
 from recsmith.units import format_time, in_one_unit
 
@@ -23,7 +30,14 @@ def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ..
     """
     error, slowest = error_of(plan), slowest_of(plan.cost, plan.cost_model)
     kept = f", written to {written}" if written else ""
-    notes = [overfull_words(plan.cost), rest_words(plan), inexact_words(plan), wide_text(plan), *left_out]
+    notes = [
+        overfull_words(plan.cost),
+        layers_words(plan),
+        rest_words(plan),
+        inexact_words(plan),
+        wide_text(plan),
+        *left_out,
+    ]
     return Group(
         line("plan", f"{tables_words(plan)}; digest {plan.digest[:16]}{kept}"),
         line("step", step_words(plan, error)),

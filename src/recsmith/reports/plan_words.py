@@ -11,6 +11,7 @@ from recsmith.planning.stashing import exposed_copies_s, stash_of
 from recsmith.plans import Placement, Plan, StepCost, describe_kernel, inexact_optimizers, inexact_tables, wide_tables
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.problems.drawn import QUANTILE
+from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.reports.step_memory import stash_words
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_size, format_time
@@ -173,6 +174,12 @@ def overfull_phase_words(plan: Plan) -> str | None:
         f"rank {rank} would need {over} more memory than there is in phase '{schedule.when(rank)}'; plan again with "
         "--stash, which chooses the tables that rest"
     )
+
+
+def layers_words(plan: Plan) -> str:
+    """What is kept free for layers over histories, which nobody stated; '' without them."""
+    found = kept_estimate(plan.workload, plan.cluster)
+    return f"kept free: {found}" if found and found.positions else ""
 
 
 def overfull_words(cost: StepCost) -> str | None:

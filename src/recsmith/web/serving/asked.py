@@ -9,6 +9,7 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans import Plan
 from recsmith.problems import Constraints, Space, constraints_from_raw
+from recsmith.problems.plain_reserve import estimated_anew, with_reserve
 from recsmith.web.serving.edits import ProblemChanges
 from recsmith.web.serving.requests import ConstraintsBody
 from recsmith.web.serving.sessions import Session
@@ -41,6 +42,7 @@ def changed(workload: Workload, cluster: Cluster, changes: ProblemChanges | None
     """The two with the changes that are asked for; UsageError where one breaks a rule."""
     if changes is None:
         return workload, cluster
+    given, cluster = cluster, estimated_anew(workload, cluster)
     workload = load_workload(workload, batch_size=changes.batch_size, optimizer=changes.optimizer)
     links = _given(changes, "intra_host_bandwidth", "inter_host_bandwidth")
     sizes = _given(changes, "hosts", "local_world_size")
@@ -49,7 +51,8 @@ def changed(workload: Workload, cluster: Cluster, changes: ProblemChanges | None
     if sizes and cluster.replication is not None:
         raise UsageError("this cluster is one sharding group of a 2D job; its number of devices cannot be changed here")
     memory = _given(changes, "hbm_bytes", "reserve_bytes")
-    return workload, replace(cluster, links=replace(cluster.links, **links), **sizes, **memory)
+    made = replace(cluster, links=replace(cluster.links, **links), **sizes, **memory)
+    return workload, made if given is cluster else with_reserve(workload, made)
 
 
 def _given(changes: ProblemChanges, *names: str) -> dict[str, Any]:

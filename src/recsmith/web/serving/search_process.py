@@ -71,6 +71,9 @@ def _fixes_in(message: str, cluster: Cluster, space: Space) -> list[Fix]:
         found.append(Fix(text=f"{size[1]} GiB of memory a device", changes=ProblemChanges(hbm_bytes=capacity)))
     if "--reserve 0" in message:
         found.append(Fix(text="keep nothing free for other layers", changes=ProblemChanges(reserve_bytes=0)))
+    if samples := re.search(r"--batch-size (\d+)", message):
+        changes = ProblemChanges(batch_size=int(samples[1]))
+        found.append(Fix(text=f"{int(samples[1]):,} samples a device", changes=changes))
     if hosts := re.search(r"\d[\d,]* devices? \((\d[\d,]*) hosts?\)", message):
         found.append(_devices(int(hosts[1].replace(",", "")), cluster.local_world_size))
     if f"--kernels {','.join(space.kernels)},{UVM_CACHING.name}" in message:
