@@ -152,7 +152,7 @@ def memory() -> None:
         step = Step(what, cluster, 0.0, events=events)
         found = plain_reserve(step.workload(), load_cluster(cluster))
         assert found is not None
-        most, least = ("", "") if "ran" not in what else ("at most ", "at least ")
+        most, least = ("", "") if not what.startswith("ran ") else ("at most ", "at least ")
         print(f"| {what} | {cluster} | {events:,} | {found.needed / GIB:.0f} GiB | {most}{whole - tables:.0f} GiB | "
               f"{least}{found.needed / GIB / (whole - tables):.2f} |")  # fmt: skip
 

@@ -117,6 +117,14 @@ def test_layers_over_histories_are_those_that_are_predicted_and_are_not_cut():
     assert (kept.reserve_bytes or 0) > history_activations(found, layers, 1024) > 0.15 * kept.hbm_per_rank[0]
 
 
+def test_beside_pooled_tables_the_model_is_taken_for_a_dlrm():
+    rows = replace(table("s", dim=512), pooling="none", features=(Feature(name="s", pooling_factor=2663.0),))
+    for tables, histories in ((workload(rows), True), (workload(rows, table("p")), False)):
+        found = plain_reserve(tables, load_cluster("h100:8"))
+        assert found is not None
+        assert bool(found.positions) == histories
+
+
 @pytest.mark.parametrize("dedup", ["off", "on"])
 def test_every_phase_of_a_step_has_room_beside_histories(dedup: Any):
     made = plan(replace(load_workload("dlrm-v4"), index_dedup=dedup), "b200:8", planner="cost_greedy").plan

@@ -2,8 +2,8 @@
 
 A plain DLRM is that of MLPerf: 13 dense features through layers of 512, 256 and the embedding width; the embeddings
 beside them, through layers of 1024, 1024, 512, 256 and 1; all in fp32 under Adam. Its sizes are exact; whether a job
-is such a model is an assumption. Rows that are not pooled and form histories are read by layers as those of MLPerf's
-HSTU (history_layers.py). `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
+is such a model is an assumption. Where no table is pooled and their rows form histories, layers like those of MLPerf's
+HSTU read them (history_layers.py). `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
 """
 
 from dataclasses import replace
@@ -83,7 +83,8 @@ def plain_reserve(
 ) -> PlainReserve | None:  # fmt: skip
     """The estimate for tables on GPUs; None on CPUs, whose memory other programs share anyway.
 
-    layers: that read histories, instead of MLPerf's. What they need is not cut at a share of the device.
+    layers: that read histories; by default MLPerf's, where no table is pooled, since beside pooled ones nobody knows
+    what reads rows. What they need is not cut at a share of the device.
     """
     if cluster.device.kind == "cpu":
         return None
@@ -95,9 +96,9 @@ def plain_reserve(
     activations = inputs + sum(sum(each[1:]) for each in sizes)
     kept = ACTIVATION_COPIES * activations * workload.batch_size * FLOAT
     batch, least = batch_bytes(workload, cluster.world_size), min(cluster.hbm_per_rank)
-    layers = layers or HistoryLayers()
-    histories = histories_of(workload, layers)
-    if histories is None:
+    layers = layers or (HistoryLayers() if not pooled else None)
+    histories = histories_of(workload, layers) if layers else None
+    if layers is None or histories is None:
         return PlainReserve(
             dense=COPIES * weights * FLOAT, batch=batch + kept, activations=kept, cuda=CUDA_BYTES,
             most=int(least * LARGEST_SHARE),
