@@ -24,6 +24,7 @@ from recsmith.planners.warm import EFFORT, WarmSearch
 from recsmith.planning import plan
 from recsmith.planning.simulate import price, price_plan
 from recsmith.plans import Plan
+from recsmith.problems.plain_reserve import estimated_anew
 from recsmith.workloads import Workload
 
 SEARCHED = 2_000  # tables times devices of the job, up to which plans are made by the default planner
@@ -172,6 +173,7 @@ class PricedChanges:
 
     def _changed(self, before: Plan, change: TableSwitch) -> Plan:
         work, where = change.edit(before.workload, before.cluster)
+        where = estimated_anew(where, before.workload, work)
         if not change.planned and where.world_size == before.cluster.world_size:
             kept = _repriced(before, work, where)
             if fits(kept):

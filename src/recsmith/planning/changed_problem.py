@@ -78,7 +78,8 @@ class ChangedProblem:
         What is None is the old plan's.
         """
         new_workload = old.workload if workload is None else load_workload(workload)
-        new_cluster = estimated_anew(old.workload, old.cluster if cluster is None else load_cluster(cluster))
+        new_cluster = old.cluster if cluster is None else load_cluster(cluster)
+        new_cluster = estimated_anew(new_cluster, old.workload, new_workload)
         space, limits = problems.constraints_from_raw(old.constraints, "the old plan")
         space = space if options.space is None else options.space
         names = [table.name for table in new_workload.tables]

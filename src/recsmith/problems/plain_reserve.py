@@ -139,7 +139,7 @@ def kept_estimate(workload: Workload, cluster: Cluster) -> PlainReserve | None:
     return found if found and found.total == cluster.reserve_bytes else None
 
 
-def estimated_anew(workload: Workload, cluster: Cluster) -> Cluster:
-    """The cluster without its reserve where that is an estimate for histories, so that what changes has its own."""
-    found = None if cluster.hbm_bytes is not None else kept_estimate(workload, cluster)
-    return replace(cluster, reserve_bytes=None) if found and found.positions else cluster
+def estimated_anew(cluster: Cluster, before: Workload, after: Workload) -> Cluster:
+    """The cluster with the estimate for changed tables where its reserve is one for the histories of those before."""
+    found = None if cluster.hbm_bytes is not None else kept_estimate(before, cluster)
+    return with_reserve(after, replace(cluster, reserve_bytes=None)) if found and found.positions else cluster

@@ -9,7 +9,7 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans import Plan
 from recsmith.problems import Constraints, Space, constraints_from_raw
-from recsmith.problems.plain_reserve import estimated_anew, with_reserve
+from recsmith.problems.plain_reserve import estimated_anew
 from recsmith.web.serving.edits import ProblemChanges
 from recsmith.web.serving.requests import ConstraintsBody
 from recsmith.web.serving.sessions import Session
@@ -42,8 +42,7 @@ def changed(workload: Workload, cluster: Cluster, changes: ProblemChanges | None
     """The two with the changes that are asked for; UsageError where one breaks a rule."""
     if changes is None:
         return workload, cluster
-    given, cluster = cluster, estimated_anew(workload, cluster)
-    workload = load_workload(workload, batch_size=changes.batch_size, optimizer=changes.optimizer)
+    before, workload = workload, load_workload(workload, batch_size=changes.batch_size, optimizer=changes.optimizer)
     links = _given(changes, "intra_host_bandwidth", "inter_host_bandwidth")
     sizes = _given(changes, "hosts", "local_world_size")
     if sizes and isinstance(cluster.hbm_bytes, tuple) and changes.hbm_bytes is None:
@@ -52,7 +51,7 @@ def changed(workload: Workload, cluster: Cluster, changes: ProblemChanges | None
         raise UsageError("this cluster is one sharding group of a 2D job; its number of devices cannot be changed here")
     memory = _given(changes, "hbm_bytes", "reserve_bytes")
     made = replace(cluster, links=replace(cluster.links, **links), **sizes, **memory)
-    return workload, made if given is cluster else with_reserve(workload, made)
+    return workload, estimated_anew(made, before, workload)
 
 
 def _given(changes: ProblemChanges, *names: str) -> dict[str, Any]:
