@@ -122,7 +122,11 @@ def sigmoid(x: Numbers) -> Floats:
 
 
 def matmul(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Left @ right of (..., k) and a matrix (k, n) or a vector (k,): each number is added up in the order of k."""
+    """Left @ right of (..., k) and a matrix (k, n) or a vector (k,), with no product of BLAS.
+
+    Each number is added up in the order of k, whatever n is. But where numbers of a column lie side by side, as in a
+    vector, in a transposed matrix and in one column alone, NumPy adds up several series of them beside each other.
+    """
     return np.einsum("...k,kn->...n" if right.ndim > 1 else "...k,k->...", left, right)
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.learned import TERMS, tensors
 
-from recsmith.costs.neural.files import weights_of
-from recsmith.costs.neural.heads import ConvexHead, CorrectedHead
+from recsmith.costs.neural.files import Variant, weights_of
+from recsmith.costs.neural.heads import BLOCK, ConvexHead, CorrectedHead
 
 SEEDS = st.integers(0, 2**31)
 
@@ -62,3 +62,12 @@ def test_planes_of_a_corrected_head_lie_below_it_and_touch_it_where_no_share_is_
         assert (total >= highest * (1 - 1e-12)).all()
         if not part:
             assert total == pytest.approx(highest, rel=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["convex", "monotone", "free"])
+def test_a_group_alone_has_the_bits_that_it_has_among_others(variant: Variant) -> None:
+    head = weights_of(tensors(variant), variant, "").head
+    sums = 10 ** np.random.default_rng(0).uniform(-7, 1, (BLOCK + 1, 1 + TERMS))  # the last one is a block of its own
+    for asked in (head.seconds, *([lambda some: head.own(some).T] if isinstance(head, CorrectedHead) else [])):
+        alone = np.hstack([asked(one[None]) for one in sums[-200:]])
+        np.testing.assert_array_equal(alone, asked(sums)[..., -200:])

@@ -92,10 +92,10 @@ class ConvexHead:
     def _sum(sums: Floats, slopes: Floats, offsets: Floats) -> Floats:
         total = np.empty(len(sums))
         for start in range(0, len(sums), BLOCK):
-            rising = matmul(slopes, np.ascontiguousarray(sums[start : start + BLOCK].T))  # (1 + H, n)
+            rising = matmul(slopes, _columns(sums, start))  # (1 + H, n)
             rising[1:] -= offsets[:, None]
             np.maximum(rising, 0.0, out=rising)
-            rising.sum(axis=0, out=total[start : start + BLOCK])
+            total[start : start + BLOCK] = rising.sum(axis=0)[: len(sums) - start]
         return total
 
     def maxima(self) -> list[Maximum]:
@@ -116,6 +116,16 @@ class ConvexHead:
                 slopes = self.linear.sum(axis=0) + hinges[chosen].sum(axis=0)
                 found.append((slopes, float(self.launch.sum() - offsets[chosen].sum())))
         return found
+
+
+def _columns(sums: Floats, start: int) -> Floats:
+    """Summed terms (k, n) of a block of groups (N, k) from `start` on.
+
+    One group stands there twice: `matmul` adds up a single column in another order, and a group must have the same bits
+    alone as among others.
+    """
+    block = sums[start : start + BLOCK]
+    return np.ascontiguousarray((block if len(block) > 1 else np.repeat(block, 2, axis=0)).T)
 
 
 def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, second_bias: Narrow) -> Narrow:
@@ -148,21 +158,20 @@ class CorrectedHead:
         """The largest peak, with its shares of extra, (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
-            block = np.ascontiguousarray(sums[start : start + BLOCK].T)
-            self._largest(block, found[:, start : start + BLOCK])
+            found[:, start : start + BLOCK] = self._largest(_columns(sums, start))[:, : len(sums) - start]
         return found
 
     def total(self, sums: Floats) -> Floats:
         """The sum of both, (N,)."""
         return self.seconds(sums).sum(axis=0)
 
-    def _largest(self, block: Floats, out: Floats) -> None:
+    def _largest(self, block: Floats) -> Floats:
         """The largest peak (2, n) of summed terms (k, n)."""
         shares = self._shares(block)
         peaks = matmul(self._flat_peaks, block).reshape(*self.peaks.shape[:2], -1)
         rising = matmul(self._flat_extra, block).reshape(*self.extra.shape[:3], -1)
         rising *= shares
-        (peaks + rising.sum(axis=2)).max(axis=1, out=out)
+        return (peaks + rising.sum(axis=2)).max(axis=1)
 
     def maxima(self) -> list[Maximum]:
         """The peaks of forward, and those of backward, each with its extra."""
@@ -199,10 +208,10 @@ class CorrectedHead:
         """
         found = np.empty((len(terms), self.owned))
         for start in range(0, len(terms) if self.owned else 0, BLOCK):
-            block = np.ascontiguousarray(terms[start : start + BLOCK].T)
+            block = _columns(terms, start)
             extra = matmul(self._flat_extra, block).reshape(self.owned, -1, block.shape[1])
-            held = block if sums is None else np.ascontiguousarray(sums[start : start + BLOCK].T)
-            found[start : start + BLOCK] = (extra * self._shares(held, ROUNDING)).sum(axis=1).T
+            held = block if sums is None else _columns(sums, start)
+            found[start : start + BLOCK] = (extra * self._shares(held, ROUNDING)).sum(axis=1).T[: len(terms) - start]
         return found
 
     def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
@@ -260,9 +269,9 @@ class FreeHead:
         """Linear times the factor, (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
-            block = np.ascontiguousarray(sums[start : start + BLOCK].T)
-            power = _of_logarithms(block, *self._narrow)
-            np.multiply(matmul(self.linear, block), exp(REACH * tanh(power)), out=found[:, start : start + BLOCK])
+            block = _columns(sums, start)
+            seconds = matmul(self.linear, block) * exp(REACH * tanh(_of_logarithms(block, *self._narrow)))
+            found[:, start : start + BLOCK] = seconds[:, : len(sums) - start]
         return found
 
     def total(self, sums: Floats) -> Floats:
