@@ -5,6 +5,7 @@ Legend: T tables (in canonical order), M modes, F cache factors.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.problems.drawn import most_ids, most_rows
-from recsmith.problems.space import NoChoiceLeft, Space, TableRule, kernels_of
+from recsmith.problems.space import NoChoiceLeft, Space, TableRule, kernels_of, types_of
 from recsmith.sharding import (
     CACHED_KERNELS,
     KERNEL_NAMES,
@@ -21,6 +22,7 @@ from recsmith.sharding import (
     SPLIT_ROWS,
     WIDTH_STEP,
     ShardingType,
+    leaves_rank_empty,
     widest_piece,
 )
 from recsmith.sharding.kernel_limits import FIX, KernelLimits
@@ -82,10 +84,12 @@ class Demand:
 
 def _batch_demand(table: Table, batch_size: int) -> tuple[float, float, float]:
     """(ids, bags, outputs) of one local batch, summed over features by TorchRec's own operations in its order."""
-    features = [(f.pooling_factor, f.num_poolings, f.batch_size or batch_size) for f in table.features]
-    ids = sum([factor * poolings * batch for factor, poolings, batch in features])
-    bags = sum([poolings * batch for _, poolings, batch in features])
-    outputs = sum([min(1.0, factor) * poolings * batch for factor, poolings, batch in features])
+    ids = bags = outputs = 0
+    for feature in table.features:
+        factor, poolings, batch = feature.pooling_factor, feature.num_poolings, feature.batch_size or batch_size
+        ids += factor * poolings * batch
+        bags += poolings * batch
+        outputs += min(1.0, factor) * poolings * batch
     return (ids, bags, outputs) if table.pooled else (ids, ids, ids)
 
 
@@ -146,8 +150,7 @@ def build_modes(
 
     hot_rows: where they are taken to lie in tables that do not say.
     """
-    legal = sorted(_legal_modes(tables, limits, cluster, space, rules))
-    table, kind, kernel = (np.array(column, dtype=np.int64) for column in list(zip(*legal, strict=True))[:3])
+    table, kind, kernel, factor = _legal_modes(tables, demand.rows, limits, cluster, space, rules)
     coverage = np.array([sharding.coverage(cluster) for sharding in SHARDING_TYPES])[kind]
     blocks = np.array([sharding.blocks(cluster) for sharding in SHARDING_TYPES])[kind]
     multiplier = np.array([sharding.samples_share(cluster) for sharding in SHARDING_TYPES])[kind]
@@ -161,7 +164,7 @@ def build_modes(
     most = most_ids(ids, 1 / spread, _deviations(tables, table, blocks))
     return Modes(
         table=table, type=kind, kernel=kernel, coverage=coverage, ids=ids,
-        load_factor=np.array([factor for *_, factor in legal], dtype=np.float64),
+        load_factor=factor,
         static=(kernel == KEY_VALUE.number) & (space.cache_policy == "static"),
         group=_fusion_groups(tables, demand.optimizer, table, kind),
         span=np.array([int(sharding.span) for sharding in SHARDING_TYPES])[kind],
@@ -216,28 +219,53 @@ def _spreads(
 
 
 def _legal_modes(
-    tables: tuple[Table, ...], limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules
-) -> Iterator[tuple[int, int, int, float]]:
-    """(table, type, kernel, cache factor) of every legal mode; UsageError for a table that has none."""
-    kinds = [(i, kind) for i, kind in enumerate(SHARDING_TYPES) if kind.name in space.types]
-    for t, table in enumerate(tables):
-        if table.embedding_dim % WIDTH_STEP:
-            raise UsageError(
-                f"table '{table.name}' has embedding_dim {table.embedding_dim}; FBGEMM's kernels need a multiple of "
-                f"{WIDTH_STEP}: pad it to {-(-table.embedding_dim // WIDTH_STEP) * WIDTH_STEP}"
-            )
+    tables: tuple[Table, ...], rows: Ints, limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """Table, type, kernel and cache factor of every legal mode, in this order; UsageError for a table that has none.
+
+    What is legal is asked once for tables that differ in their names, features, accesses and rows alone, and in these
+    only by how many are enough for every rank.
+    """
+    empty = np.stack([leaves_rank_empty(rows, kind.blocks(cluster)) for kind in SHARDING_TYPES], axis=1)
+    known: dict[object, list[tuple[int, int, float]]] = {}
+    found: list[list[tuple[int, int, float]]] = []
+    for table, few in zip(tables, empty, strict=True):
         rule = rules.get(table.name)
-        kernels = list(_kernels(space, rule))
-        found = False
-        for i, kind in kinds:
-            if (rule and kind.name not in (rule.sharding_types or ())) or kind.refusal(table, cluster):
-                continue
-            for name, kernel, factor in kernels:
-                if name in kind.kernels and limits.refusal(table, kind.name, name, factor) is None:
-                    found = True
-                    yield t, i, kernel, factor
-        if not found:
-            raise NoChoiceLeft(no_mode(table, limits, cluster, space, rule))
+        look = (
+            few.tobytes(), table.embedding_dim, table.pooling, table.data_type, table.collection, table.dynamic,
+            table.optimizer, rule and (rule.sharding_types, rule.compute_kernels, rule.cache_factors),
+        )  # fmt: skip
+        if look not in known:
+            known[look] = sorted(_legal_of(table, limits, cluster, space, rule))
+        found.append(known[look])
+    kind, kernel, factor = zip(*chain.from_iterable(found), strict=True)
+    table = np.repeat(np.arange(len(tables)), [len(each) for each in found])
+    return table, np.array(kind, np.int64), np.array(kernel, np.int64), np.array(factor, np.float64)
+
+
+def _legal_of(
+    table: Table, limits: KernelLimits, cluster: Cluster, space: Space, rule: TableRule | None
+) -> list[tuple[int, int, float]]:
+    """(type, kernel, cache factor) of every legal mode of a table; UsageError where it has none."""
+    if table.embedding_dim % WIDTH_STEP:
+        raise UsageError(
+            f"table '{table.name}' has embedding_dim {table.embedding_dim}; FBGEMM's kernels need a multiple of "
+            f"{WIDTH_STEP}: pad it to {-(-table.embedding_dim // WIDTH_STEP) * WIDTH_STEP}"
+        )
+    kinds = [
+        (i, kind) for i, kind in enumerate(SHARDING_TYPES)
+        if kind.name in types_of(space, rule) and not kind.refusal(table, cluster)
+    ]  # fmt: skip
+    kernels = list(_kernels(space, rule))
+    legal = [
+        (i, kernel, factor)
+        for i, kind in kinds
+        for name, kernel, factor in kernels
+        if name in kind.kernels and limits.refusal(table, kind.name, name, factor) is None
+    ]
+    if not legal:
+        raise NoChoiceLeft(no_mode(table, limits, cluster, space, rule))
+    return legal
 
 
 def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, float]]:

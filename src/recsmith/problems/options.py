@@ -101,11 +101,13 @@ def _families(
     """((type, min_width), modes) for each set of modes whose columns split alike: one dim, rule, pooled or not."""
     numbers: dict[SplitRule | None, int] = {None: 0}
     rule = np.array([numbers.setdefault(rules.get(t), len(numbers)) for t in range(len(demand.dim))], dtype=np.int64)
-    table = modes.table
-    keys = np.stack([modes.type, least_width[table], demand.dim[table], demand.pooled[table], rule[table]])
-    unique, inverse = np.unique(keys, axis=1, return_inverse=True)
+    table, look = modes.table, rule
+    for column in (demand.pooled, demand.dim, least_width):  # the last one decides first on the order
+        numbered = np.unique(column, return_inverse=True)[1]
+        look = np.unique(numbered * (1 + int(look.max())) + look, return_inverse=True)[1]
+    inverse = np.unique(modes.type * (1 + int(look.max())) + look[table], return_inverse=True)[1]
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
-    names = [(int(kind), int(limit) or None) for kind, limit, *_ in unique.T]
+    names = [(int(modes.type[mode]), int(least_width[table[mode]]) or None) for mode, *_ in members]
     return list(zip(names, members, strict=True))
 
 

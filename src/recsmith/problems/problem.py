@@ -250,7 +250,8 @@ def canonical_order(
     tables: tuple[Table, ...], rules: Rules, constraints: Constraints | None = None
 ) -> tuple[Table, ...]:
     """Tables by what they are; names decide only between equal ones, so neither order nor names change a plan."""
-    by_table = RulesByTable(constraints.rules if constraints else ())
+    bound = constraints if constraints and (constraints.rules or constraints.between) else None
+    by_table = RulesByTable(bound.rules if bound else ())
 
     def key(table: Table) -> tuple[object, ...]:
         features = sorted((f.pooling_factor, f.num_poolings, f.weighted, f.batch_size or 0) for f in table.features)
@@ -264,7 +265,7 @@ def canonical_order(
         what = (table.pooling, table.data_type, _access_key(table.access), table.collection, dynamic)
         what = what if table.optimizer is None else (*what, table.optimizer)
         name = table.name
-        constrained = "" if constraints is None else constraint_key(constraints, by_table.of(name), name)
+        constrained = "" if bound is None else constraint_key(bound, by_table.of(name), name)
         return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, name
 
     return tuple(sorted(tables, key=key))

@@ -19,6 +19,7 @@ from recsmith.sharding.base import (
     Shard,
     ShardingType,
     Span,
+    leaves_rank_empty,
     widest_piece,
 )
 from recsmith.sharding.types import (
@@ -33,6 +34,6 @@ from recsmith.sharding.types import (
 __all__ = [
     "CACHED", "CACHED_KERNELS", "DATA_PARALLEL", "DENSE", "DEVICE_KERNELS", "FUSED", "HOST_KERNELS", "KERNELS",
     "KERNEL_NAMES", "KEY_VALUE", "NOTED_ON_CUDA", "SHARDING_TYPES", "SPLIT_AT_WILL", "SPLIT_ROWS", "TYPE_NAMES", "UVM",
-    "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard", "ShardingType", "Span", "sharding_type",
-    "widest_piece",
+    "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard", "ShardingType", "Span", "leaves_rank_empty",
+    "sharding_type", "widest_piece",
 ]  # fmt: skip

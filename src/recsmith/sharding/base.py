@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from recsmith._types import noun, unchecked
+from recsmith._types import Bools, Ints, noun, unchecked
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
@@ -110,6 +110,14 @@ def widest_piece(table: Table, cluster: Cluster) -> int:
     return min(table.embedding_dim, WIDEST_ON_CUDA) if cluster.device.kind == "cuda" else table.embedding_dim
 
 
+Rows = TypeVar("Rows", int, Ints)
+
+
+def leaves_rank_empty(rows: Rows, blocks: int) -> Bools | bool:
+    """Whether blocks of ceil(rows / blocks) rows come to an end before the last of so many ranks."""
+    return (blocks - 1) * -(-rows // blocks) >= rows
+
+
 class ShardingType:
     """One way to shard a table over ranks; subclasses fill in the class attributes and, rarely, a method."""
 
@@ -171,7 +179,7 @@ class ShardingType:
             return f"{self.name} keeps {table.embedding_dim} columns in one piece; {CUDA_RULE}"
         if self.splits_rows:
             blocks = self.coverage(cluster)
-            if (blocks - 1) * math.ceil(table.num_embeddings / blocks) >= table.num_embeddings:
+            if leaves_rank_empty(table.num_embeddings, blocks):
                 return f"{table.num_embeddings} rows in blocks of ceil(rows / {blocks}) leave a rank of {blocks} empty"
         return None
 

@@ -158,6 +158,15 @@ static void price_cell(Annealer *a, i64 cell) {
     else for (i64 f = 0; f < a->p->F; f++) loads[f] = 0;
 }
 
+/* Price a cell as another one where both hold the same, as on the ranks of what is split by rows or copied. */
+static int price_as(Annealer *a, i64 cell, i64 other) {
+    const Problem *p = a->p;
+    if (memcmp(sums_of(a, cell), sums_of(a, other), p->J * sizeof(f64)) || !(*cell_count(a, cell) > 0)
+        || !(*cell_count(a, other) > 0)) return 0;
+    memcpy(cell_loads(a, cell), cell_loads(a, other), p->F * sizeof(f64));
+    return 1;
+}
+
 static void raise_power(Annealer *a, i64 f, i64 rank) {
     i64 i = f * a->p->W + rank;
     a->powers[i] = power(a->loads[i] / a->level[f], a->sharpness);
@@ -864,7 +873,7 @@ static void price_touched(Annealer *a) {                   /* by differences; su
     int few = 4 * a->ranks < p->W;
     for (i64 n = 0; n < a->cells; n++) {
         const f64 *loads = cell_loads(a, a->old_cell[n]), *old = a->old_cells + n * p->cell_size + p->J;
-        price_cell(a, a->old_cell[n]);
+        if (!n || !price_as(a, a->old_cell[n], a->old_cell[n - 1])) price_cell(a, a->old_cell[n]);
         for (i64 f = 0; f < p->F; f++) a->loads[f * p->W + a->cell_rank[n]] += loads[f] - old[f];
     }
     for (i64 f = 0; f < p->F; f++) {
