@@ -312,7 +312,7 @@ def main() -> None:
     if options.sizes:
         print("\n".join(size_lines(sizes(options.root))))
         return
-    graph = module_graph(options.root)
+    graph = module_graph(options.root, typing=False)  # what a program imports as it runs
     if options.circles:
         found = circles(graph)
         for circle in found:

@@ -9,7 +9,8 @@ from support.systems import needs_systems
 from recsmith.clusters import Links, load_cluster
 from recsmith.plans import Plan
 from recsmith.prediction import speeds
-from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, lookups_s, numbers_of
+from recsmith.prediction.dense_shapes import numbers_of
+from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, lookups_s
 from recsmith.prediction.machine import load_machine
 from recsmith.prediction.reading import Reading
 from recsmith.units import format_time

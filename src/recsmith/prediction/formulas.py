@@ -17,9 +17,10 @@ from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan
+from recsmith.prediction.dense_shapes import NUMBER_BYTES, numbers_of
 from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, check_graph
 from recsmith.prediction.histories import HistoryWork, history_layers_s
-from recsmith.prediction.job_step import NUMBER_BYTES, gradients_s, numbers_of
+from recsmith.prediction.job_step import gradients_s
 from recsmith.prediction.models import HISTORIES, Model, layer_shapes
 from recsmith.prediction.speeds import layers_s
 

@@ -10,17 +10,15 @@ core of this project's machine. Of GPUs nothing of this was measured, so a step 
 B samples of a rank, W ranks
 """
 
-from math import prod
-
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.plans import Plan
+from recsmith.prediction.dense_shapes import NUMBER_BYTES, Shapes, numbers_of
 from recsmith.prediction.reading import GENERATED, Reading
-from recsmith.prediction.speeds import Shapes, core, layers_s
+from recsmith.prediction.speeds import core, layers_s
 from recsmith.prediction.turns import between_hosts_s, exchange_s
 from recsmith.units import format_time
 
-NUMBER_BYTES = 4
 ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/train.md)
 TRAINER_S = 1.27e-3  # of any step: the loop, TorchRec's pipeline, losses and scores
 FEATURE_S = 9.9e-6  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
@@ -124,11 +122,6 @@ def copied_numbers(plan: Plan) -> int:
     return sum(
         table.num_embeddings * table.embedding_dim for table in plan.workload.tables if table.name in copied
     )  # fmt: skip
-
-
-def numbers_of(shapes: Shapes) -> int:
-    """Numbers of parameters of these shapes."""
-    return sum(map(prod, shapes))
 
 
 def crossing_s(sent: float, cluster: Cluster) -> float:

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from recsmith.jobs.machine import processor_flags
+from recsmith.prediction.dense_shapes import Shapes
 from recsmith.prediction.kernels import within_step
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import tape_of
@@ -22,7 +23,6 @@ from recsmith.units import counted, format_time
 CORE = "cpu"  # the machine that ships
 GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
 LARGE = 512  # rows and columns of a product whose speed stands for that of all products
-Shapes = Sequence[Sequence[int]]
 
 # Products in bf16 beside fp32 (benchmarks/bf16_products.py): by what the processor has for them, and of a layer more.
 # The unit with tiles (amx) was measured in one job alone, which gained more than this.

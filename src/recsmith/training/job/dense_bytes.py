@@ -9,8 +9,8 @@ from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.dense_choices import DenseLayers
-from recsmith.prediction.job_step import NUMBER_BYTES, numbers_of
-from recsmith.prediction.speeds import Shapes, flops_per_s
+from recsmith.prediction.dense_shapes import NUMBER_BYTES, Shapes, numbers_of
+from recsmith.prediction.speeds import flops_per_s
 from recsmith.training.job.models import unsharded
 from recsmith.training.job.run_step import dense_bytes, history_work
 from recsmith.training.job.sharded import dense_shapes, with_collections

@@ -16,8 +16,8 @@ from recsmith.adapters.topology import device_type
 from recsmith.data.same_data import check_same_data
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Plan
+from recsmith.prediction.dense_shapes import Shapes
 from recsmith.prediction.job_step import JobStep
-from recsmith.prediction.speeds import Shapes
 from recsmith.scoring.ranking import grouping
 from recsmith.training.job.going_on import after_failure, check_goes_on, check_job
 from recsmith.training.job.log import starting_lines

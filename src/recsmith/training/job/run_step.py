@@ -17,10 +17,11 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
+from recsmith.prediction.dense_shapes import NUMBER_BYTES, Shapes, numbers_of
 from recsmith.prediction.histories import HistoryWork, history_layers_s
-from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
+from recsmith.prediction.job_step import JobStep, copied_numbers, job_step
 from recsmith.prediction.reading import Reading
-from recsmith.prediction.speeds import Shapes, bf16_layers_s
+from recsmith.prediction.speeds import bf16_layers_s
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES

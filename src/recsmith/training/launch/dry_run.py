@@ -12,7 +12,8 @@ from recsmith.costs.fetches import disk_fetches
 from recsmith.files import Raw, Source, encode
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, plan_to_raw
-from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
+from recsmith.prediction.dense_shapes import NUMBER_BYTES, numbers_of
+from recsmith.prediction.job_step import JobStep
 from recsmith.prediction.speeds import bf16_line
 from recsmith.training.collectives import RunComms, collectives_of
 from recsmith.training.job.run_step import RankMemory, check_memory, checkpoint_bytes, memory_of

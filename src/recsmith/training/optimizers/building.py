@@ -13,8 +13,7 @@ from torchrec.optim.optimizers import Adam as FbgemmAdam
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
-from recsmith.prediction.job_step import numbers_of
-from recsmith.prediction.speeds import Shapes
+from recsmith.prediction.dense_shapes import Shapes, numbers_of
 from recsmith.training.optimizers.dense import dense_class, dense_optimizer, prepare_weights
 from recsmith.training.optimizers.scheduled import ScheduledOptimizer
 from recsmith.training.optimizers.schedules import Rates

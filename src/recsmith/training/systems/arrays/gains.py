@@ -15,8 +15,9 @@ import numpy as np
 
 from recsmith.clusters import Cluster
 from recsmith.data import DataSchema
+from recsmith.prediction.dense_shapes import numbers_of
 from recsmith.prediction.histories import history_layers_s
-from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, gradients_s, numbers_of
+from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, gradients_s
 from recsmith.prediction.speeds import layers_s
 from recsmith.training.job.layer_shapes import PAIRS, shapes_of
 from recsmith.training.models import sequence_settings

@@ -10,7 +10,8 @@ from recsmith._types import record
 from recsmith.analyses.aims import NAMED
 from recsmith.analyses.paying import pays, said_of
 from recsmith.plans import Plan
-from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
+from recsmith.prediction.dense_shapes import NUMBER_BYTES, numbers_of
+from recsmith.prediction.job_step import JobStep
 from recsmith.prediction.speeds import bf16_layers_s, layers_s
 from recsmith.training.systems.narrow.settings import NarrowSettings, Units
 from recsmith.units import format_size, format_time

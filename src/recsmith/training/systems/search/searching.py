@@ -19,7 +19,8 @@ from recsmith.errors import RecSmithError, UsageError, check_rules
 from recsmith.files import decode, encode
 from recsmith.planning import plan
 from recsmith.plans import load_plan
-from recsmith.prediction.job_step import copied_numbers, numbers_of
+from recsmith.prediction.dense_shapes import numbers_of
+from recsmith.prediction.job_step import copied_numbers
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.outcome import Sample, SearchOutcome
 from recsmith.searching.prices import Priced, check_pays, replanned, with_prices

@@ -13,8 +13,8 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import encode
 from recsmith.plans import Plan, load_plan
 from recsmith.plans.towers import placed_towers, plan_command
-from recsmith.prediction.job_step import copied_numbers, numbers_of
-from recsmith.prediction.speeds import Shapes
+from recsmith.prediction.dense_shapes import Shapes, numbers_of
+from recsmith.prediction.job_step import copied_numbers
 from recsmith.prediction.towers import TowerSteps, tower_steps
 from recsmith.training.job.layer_shapes import shapes_of
 from recsmith.training.job.plan_rules import plan_limits
