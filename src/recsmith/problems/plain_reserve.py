@@ -57,14 +57,16 @@ class PlainReserve:
         """Whose layers these are, in words."""
         if not self.positions:
             return "a plain DLRM"
-        return f"layers like those of MLPerf's HSTU, over {self.positions:,.0f} positions of {self.samples:,} samples,"
+        return (
+            f"layers like those of MLPerf's HSTU ({self.positions:,.0f} positions of each of {self.samples:,} samples)"
+        )
 
     @property
     def beyond(self) -> str:
         """A sentence for who finds no room."""
         return (
-            f"That is what is left beside the {format_size(self.needed)} of each device that {self.layers} need, as "
-            "estimated; state a reserve of your own if your model needs another."
+            f"{format_size(self.needed)} of each device are kept free, which {self.layers} need by an estimate; "
+            "--reserve states another amount."
         )
 
     def __str__(self) -> str:
