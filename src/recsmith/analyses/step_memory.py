@@ -75,7 +75,7 @@ def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
         return stashing.dense, _made_for(plan, stashing.dense)
     estimate, found = kept_estimate(plan.workload, plan.cluster), plain_dense(plan.workload, plan.cluster)
     if estimate is not None and found is not None:
-        return found, f"of {estimate.layers.removesuffix(',')}, estimated"
+        return found, f"of {estimate.layers}, estimated"
     reserve = plan.cluster.reserve_bytes or 0
     on_cpu = plan.cluster.device.kind == "cpu"
     words = "the stated reserve, taken to be alive in every phase" if reserve else "none: no reserve was stated"

@@ -43,9 +43,9 @@ def export_model(
     if runtime == "onnx" and tables != "fp32":
         raise UsageError(f"an export for ONNX has tables in fp32, not {tables}; leave --tables out")
     if tables == "fp32" and runtime == "torch":
+        weights_digest(model)
         with whole_folder(target) as partial:
             shutil.copytree(model, partial, dirs_exist_ok=True)
-            weights_digest(partial)
         return names
 
     from recsmith.training.job.export import WEIGHTS
