@@ -63,10 +63,10 @@ class PlainReserve:
 
     @property
     def beyond(self) -> str:
-        """A sentence for who finds no room."""
+        """A sentence for who finds no room, on the command line or the page, which has no options."""
         return (
             f"{format_size(self.needed)} of each device are kept free, which {self.layers} need by an estimate; "
-            "--reserve states another amount."
+            "state a reserve of your own if your model needs another amount."
         )
 
     def __str__(self) -> str:
