@@ -47,6 +47,11 @@ def test_a_file_that_lacks_columns_has_none_of_them(tmp_path: Path, ending: str)
         open_dataset(spec(tmp_path, ending))
     with pytest.raises(CorruptFile, match="has no column 'bought'"):
         open_dataset(spec(tmp_path, ending, missing_columns=MAY_LACK[:2]))
+    written(tmp_path / f"part-3.{ending}", {"user": [1], "late": [1]} | {"price": [0.5], "bought": [1]})
+    with pytest.raises(CorruptFile, match="has no column 'clicked'") as needed:
+        open_dataset(spec(tmp_path, ending, missing_columns=MAY_LACK))
+    assert "missing_columns" not in str(needed.value)  # which would be refused
+    (tmp_path / f"part-3.{ending}").unlink()
     wanted = spec(tmp_path, ending, missing_columns=MAY_LACK)
     dataset = open_dataset(wanted)
     found = concatenated(list(dataset.batches(rank=0, world_size=1, batch_size=9, seed=0, shuffle=False)))
@@ -55,8 +60,9 @@ def test_a_file_that_lacks_columns_has_none_of_them(tmp_path: Path, ending: str)
     assert found.ids["user"].values.tolist() == [3, 1, 3, 1]
     assert found.dense[:, 0].tolist() == [0, 0, 0.5, 2]
     np.testing.assert_array_equal(found.labels, [[1, np.nan], [0, np.nan], [1, 0], [0, 1]])
-    told = "1 of 2 files without column 'late', 1 of 2 files without column 'price'"
-    assert dataset.note.startswith(told)
+    assert dataset.note.startswith(
+        "column 'late' is not in 1 of 2 files, whose samples have none of it; column 'price'"
+    )
     checked = check_spec(wanted)
     assert (checked.samples, checked.corrupt, [each for each in checked.faults if each.breaks]) == (4, 0, [])
     assert dataset.source.digest != open_dataset(spec(tmp_path / f"part-2.{ending}", ending)).source.digest

@@ -13,13 +13,21 @@ from recsmith.workloads.workload import wrong_count
 
 A_SECOND = {"seconds": 1, "milliseconds": 1000}  # by `ids` of times, how many of its numbers are a second
 
-MAY_LACK = "; where files may lack it, name it in missing_columns"
 
-
-def needed_columns(spec: Any) -> Iterator[str]:
-    """What a spec of data says of columns that files may lack, though no sample can do without, and what to do."""
+def optional_columns(spec: Any) -> set[str]:
+    """Columns that files of a spec of data may lack, if it says so: a sample can do without them."""
     of_features = {name for each in spec.features for name in (each.column or each.name, each.weights) if name}
-    able = {*of_features, *spec.dense, *spec.missing_labels} - {*spec.labels, spec.weight} | {*spec.missing_labels}
+    return {*of_features, *spec.dense} - {*spec.labels, spec.weight} | {*spec.missing_labels}
+
+
+def missing_hint(spec: Any, column: str) -> str:
+    """What to do where a file lacks a column, for the end of an error; '' where no sample can do without it."""
+    return "; where files may lack it, name it in missing_columns" if column in optional_columns(spec) else ""
+
+
+def wrong_missing_columns(spec: Any) -> Iterator[str]:
+    """What is wrong with the `missing_columns` of a spec of data, a sentence each."""
+    able = optional_columns(spec)
     for name in spec.missing_columns:
         if name not in able:
             yield (

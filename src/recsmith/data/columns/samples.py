@@ -165,9 +165,10 @@ def columns_of(columns: Columns, *more: str | None) -> list[str]:
 def lacking_note(may_lack: Sequence[str], names: Sequence[Sequence[str]]) -> str:
     """How many files lack each of the columns that they may lack; empty where none lacks any. names: of each file."""
     lacking = {column: sum(column not in each for each in names) for column in may_lack}
-    told = [f"{count:,} of {counted(len(names), 'file')} without column '{column}'"
-            for column, count in lacking.items() if count]  # fmt: skip
-    return f"{', '.join(told)}, of which their samples have none" if told else ""
+    return "; ".join(
+        f"column '{column}' is not in {count:,} of {counted(len(names), 'file')}, whose samples have none of it"
+        for column, count in lacking.items() if count
+    )  # fmt: skip
 
 
 def single_bags(samples: Batch, names: Sequence[str]) -> str | None:

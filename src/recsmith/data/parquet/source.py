@@ -11,7 +11,7 @@ import numpy as np
 from recsmith._types import Ints
 from recsmith.data.batch import DataSchema
 from recsmith.data.columns.arrays import sample_ids, with_threshold
-from recsmith.data.columns.features import MAY_LACK, ColumnFeature
+from recsmith.data.columns.features import ColumnFeature, missing_hint
 from recsmith.data.columns.samples import (
     TableReader,
     columns_of,
@@ -47,7 +47,7 @@ class ParquetSource:
         self._reader = TableReader(self.spec)
         self.column_names = tuple(self._files[0].names)
         for file in self._files:
-            _check_columns(file, self._columns, spec.missing_columns)
+            _check_columns(file, self._columns, self.spec)
         self.note = lacking_note(spec.missing_columns, [file.names for file in self._files])
         self.parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
 
@@ -113,7 +113,7 @@ class ParquetSource:
     def tables(spec: ParquetSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
         """(columns of a block as pyarrow's table, where it is from) of each block of a spec's files."""
         for file in map(ColumnFile, column_files(spec.paths)):
-            _check_columns(file, columns, spec.missing_columns)
+            _check_columns(file, columns, spec)
             for part in range(len(file.sizes)):
                 yield file.read(part, columns), f"'{file.path}'"
 
@@ -129,7 +129,7 @@ class ParquetSource:
     def column(self, block: int, name: str) -> Any:
         """A column of a block, as pyarrow's array."""
         file, part = self.parts[block]
-        _check_columns(file, [name])
+        _check_columns(file, [name], self.spec)
         return file.read(part, [name])[name].combine_chunks()
 
     def _sample_ids(self, block: int, table: Any, place: str) -> Ints:
@@ -139,11 +139,13 @@ class ParquetSource:
         return counted_numbers(self.sizes(), block)
 
 
-def _check_columns(file: ColumnFile, columns: list[str], may_lack: Sequence[str] = ()) -> None:
+def _check_columns(file: ColumnFile, columns: list[str], spec: ParquetSpec) -> None:
     there = list(file.names)
-    missing = next((name for name in columns if name not in (*there, *may_lack)), None)
+    missing = next((name for name in columns if name not in (*there, *spec.missing_columns)), None)
     if missing is not None:
-        raise CorruptFile(f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}{MAY_LACK}")
+        raise CorruptFile(
+            f"'{file.path}' has no column '{missing}'{did_you_mean(missing, there)}{missing_hint(spec, missing)}"
+        )
 
 
 def _written_schema(file: ColumnFile) -> DataSchema:

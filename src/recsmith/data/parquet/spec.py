@@ -5,7 +5,7 @@ from pathlib import Path
 
 from recsmith._types import noun
 from recsmith.data.batch import unknown_labels
-from recsmith.data.columns.features import ColumnFeature, needed_columns
+from recsmith.data.columns.features import ColumnFeature, wrong_missing_columns
 from recsmith.data.source import found_beside
 from recsmith.errors import check_rules, too_small
 
@@ -63,7 +63,7 @@ class ParquetSpec:
             if some and not self.labels
             else None,
             *unknown_labels(self),
-            *(needed_columns(self) if some else ()),
+            *(wrong_missing_columns(self) if some else ()),
         )
 
     def beside(self, folder: Path) -> "ParquetSpec":

@@ -17,7 +17,7 @@ from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import DataSchema
 from recsmith.data.columns.arrays import with_threshold
-from recsmith.data.columns.features import A_SECOND, MAY_LACK, ColumnFeature
+from recsmith.data.columns.features import A_SECOND, ColumnFeature, missing_hint
 from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers, lacking_note
 from recsmith.data.criteo.lines import other_than_criteo
 from recsmith.data.domain import Faults
@@ -166,7 +166,7 @@ class _Tables:
             missing = next((name for name in self._own if name not in (*file.names, *spec.missing_columns)), None)
             if missing is not None and not file.is_json:
                 near = did_you_mean(missing, [*file.names, *joined])
-                raise CorruptFile(f"'{file.path}' has no column '{missing}'{near}{MAY_LACK}")
+                raise CorruptFile(f"'{file.path}' has no column '{missing}'{near}{missing_hint(spec, missing)}")
 
     @cached_property
     def blocks(self) -> list[tuple[TextFile, int, int]]:

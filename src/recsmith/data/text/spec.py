@@ -6,7 +6,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.data.batch import unknown_labels
-from recsmith.data.columns.features import ColumnFeature, needed_columns
+from recsmith.data.columns.features import ColumnFeature, wrong_missing_columns
 from recsmith.data.source import found_beside
 from recsmith.errors import check_rules, too_small
 
@@ -71,7 +71,7 @@ class TextSpec:
             None if 0 <= self.split_seed < 2**63 else f"split_seed is {self.split_seed}; it must be 0 to 2^63 - 1",
             too_small("max_corrupt", self.max_corrupt),
             *unknown_labels(self),
-            *needed_columns(self),
+            *wrong_missing_columns(self),
         )
 
     def beside(self, folder: Path) -> "TextSpec":

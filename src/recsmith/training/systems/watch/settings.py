@@ -15,7 +15,6 @@ MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
 VERSION = 4  # of the state that checkpoints keep
 ANOMALIES = "anomalies"  # the watcher that it stands for
 AUTO, NONE = "auto", "none"  # what a run may say in place of settings
-MOST_IDS = 2**20  # of a feature in a look: more than that is no sample any more
 Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
 
 
