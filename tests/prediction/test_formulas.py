@@ -38,7 +38,7 @@ def test_the_whole_step_of_dlrm_v4_is_its_tables_and_its_layers(v4: Plan) -> Non
     assert found.step_s > v4.cost.step_s
     assert {"attention", "products", "gates and norms", "around layers", "all_to_all"} <= set(found.terms)
     assert len(found.ranks) == 32
-    assert "none of mi355x was published" in found.notes[0]
+    assert "none of these is of mi355x" in found.notes[0]
     slower = predict_model("dlrm-v4", plan=v4, what_ifs=parse_what_ifs("link=0.5x"))[0][1]
     assert slower.step_s - found.step_s == pytest.approx(found.terms["all_to_all"])
 
@@ -143,7 +143,10 @@ def test_a_host_launches_kernels_more_slowly_than_devices_do_them_for_few_sample
 def test_a_plan_that_leaves_no_memory_for_its_layers_is_told_so(v4: Plan):
     tight = plan_of("dlrm-v4", load_cluster("h200:8").with_memory(reserve_bytes=0))
     [(_, none), (_, few)] = predict_model("dlrm-v4", plan=tight, batches=(1024, 256))
-    assert "the job runs out of memory; plan it with --reserve 79.74GiB, or with fewer samples" in none.notes[-1]
+    assert (
+        "by this estimate the job runs out of memory; plan it with --reserve 79.74GiB, or with fewer samples"
+        in none.notes[-1]
+    )
     assert all("out of memory" not in each.notes[-1] for each in (few, predict_model("dlrm-v4", plan=v4)[0][1]))
     deep = replace(load_model("dlrm-v4"), blocks=60)
     assert "out of memory" in predict_model(deep, plan=v4)[0][1].notes[-1]
@@ -155,7 +158,7 @@ def test_the_command_tells_a_step_of_a_cluster(tmp_path: object, v4: Plan) -> No
     assert found.exit_code == 0, found.output
     assert "attention" in found.output
     assert "of formulas" in found.output
-    assert "none of mi355x was published" in " ".join(found.output.split())
+    assert "none of these is of mi355x" in " ".join(found.output.split())
 
 
 def test_steps_of_several_batches_say_how_far_to_trust_them_and_what_they_were_without_changes(

@@ -30,6 +30,6 @@ def memory_notes(model: Model, plan: Plan, batch: int | None) -> tuple[str, ...]
     if left >= found.needed:
         return (f"{told} {format_size(left)}",)
     return (
-        f"{told} only {format_size(max(0, left))}: the job runs out of memory; plan it with --reserve "
+        f"{told} only {format_size(max(0, left))}: by this estimate the job runs out of memory; plan it with --reserve "
         f"{needed.replace(' ', '')}, or with fewer samples (--batch-size)",
     )
