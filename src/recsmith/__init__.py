@@ -77,5 +77,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names."""
+    """The public names of the package."""
     return __all__

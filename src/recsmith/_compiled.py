@@ -1,4 +1,4 @@
-"""The compiled code of searches and bounds, where the package was built with a C compiler: found, and called."""
+"""Finds and calls the compiled code of searches and bounds, which exists if the package was built with a C compiler."""
 
 from collections.abc import Callable
 from functools import cache
@@ -10,7 +10,7 @@ from recsmith.errors import UsageError
 
 @cache
 def compiled(name: str) -> Any:
-    """A module of compiled code, such as planners.annealing._kernel; None where there was no C compiler."""
+    """A module of compiled code, such as planners.annealing._kernel; None if it was not built."""
     try:
         return import_module(f"recsmith.{name}")
     except ImportError:
@@ -18,10 +18,10 @@ def compiled(name: str) -> Any:
 
 
 def call_compiled(function: Callable[..., None], *arguments: object) -> None:
-    """Call compiled code, which refuses arrays that it does not know.
+    """Call compiled code, which checks its arrays and raises ValueError for those it does not expect.
 
     Raises:
-        UsageError: it was built from other sources than the Python code that calls it.
+        UsageError: the compiled code was built from other sources than the Python code that calls it.
     """
     try:
         function(*arguments)

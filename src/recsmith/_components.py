@@ -1,11 +1,11 @@
-"""Components: what a run or a dataset names, by a registered name or as `module:Class`, with settings of its own.
+"""Components: parts of a run or dataset, given by a registered name or as `module:Class`, with their own settings.
 
-    register("format", "criteo", "recsmith.data.criteo:CriteoSpec")    # the one line of a component of RecSmith
-    make("format", "my_package.logs:Logs")                             # one of yours needs none
+    register("format", "criteo", "recsmith.data.criteo:CriteoSpec")    # the one line that a component of RecSmith needs
+    make("format", "my_package.logs:Logs")                             # a component of your own needs no registration
     make("format", {"name": "criteo", "paths": ["day_0.gz"], "max_corrupt": 0})
 
-A kind is a seam, such as format or watcher. Classes are imported when they are first made or asked for, so names can be
-listed, and registered, without torch.
+A kind is a seam, such as format or watcher. A class is imported when it is first requested, so names can be
+registered and listed without torch.
 """
 
 import inspect
@@ -18,15 +18,15 @@ from recsmith._fields import WrongError, check_of
 from recsmith.errors import UsageError
 from recsmith.files import decode_part, did_you_mean
 
-NAME = "name"  # the key of a mapping that says which component it is; the others are settings
+NAME = "name"  # key that names the component in a mapping; all other keys are settings
 _REGISTERED: dict[str, dict[str, str | Callable[..., Any]]] = {}
 
 
 def register(kind: str, name: str, target: str | Callable[..., Any]) -> None:
-    """Let a kind of components have one of this name: a class or function, or where it is, as 'module:Class'.
+    """Register a component of a kind under a name. target: the class or function, or its place as 'module:Class'.
 
     Raises:
-        UsageError: the kind has another one of this name.
+        UsageError: the kind already has another component of this name.
     """
     named = _REGISTERED.setdefault(kind, {})
     if named.setdefault(name, target) is not target and named[name] != target:
@@ -34,15 +34,15 @@ def register(kind: str, name: str, target: str | Callable[..., Any]) -> None:
 
 
 def known(kind: str) -> tuple[str, ...]:
-    """The names of a kind, in the order in which they were registered."""
+    """The names registered for a kind, in the order of their registration."""
     return tuple(_REGISTERED.get(kind, {}))
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """The class or function of a registered name, or of 'module:Class'.
+    """The class or function with a registered name, or at 'module:Class'.
 
     Raises:
-        UsageError: none is called so, or its module cannot be loaded.
+        UsageError: no component has this name, or its module cannot be loaded.
     """
     if name in _REGISTERED.get(kind, {}):
         target = _REGISTERED[kind][name]
@@ -53,7 +53,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
 
 def load(target: str, what: str = "function") -> Callable[..., Any]:
-    """The class or function at 'package.module:name'; UsageError where there is none. what: it is, for the error."""
+    """The class or function at 'package.module:name'; UsageError if there is none. what: its kind, for the error."""
     module, _, attribute = target.partition(":")
     try:
         found = getattr(import_module(module), attribute)
@@ -65,14 +65,14 @@ def load(target: str, what: str = "function") -> Callable[..., Any]:
 
 
 def name_of(kind: str, target: type) -> str:
-    """The name by which `find` finds a class: the registered one, or 'module:Class'."""
+    """The name by which `find` finds a class: its registered name, or 'module:Class'."""
     place = f"{target.__module__}:{target.__qualname__}"
     named = _REGISTERED.get(kind, {})
     return next((name for name, each in named.items() if each is target or find(kind, name) is target), place)
 
 
 def parsed(spec: object, where: str) -> tuple[str, dict[str, Any]]:
-    """(name, settings) of a name or of a mapping with a name. where: it stands, such as data.train, for errors."""
+    """(name, settings) of a name or of a mapping with a name. where: its place, such as data.train, for errors."""
     if isinstance(spec, str):
         return spec, {}
     if not isinstance(spec, dict):
@@ -85,7 +85,7 @@ def parsed(spec: object, where: str) -> tuple[str, dict[str, Any]]:
 
 
 def unknown(kind: str, spec: object, where: str) -> str | None:
-    """What to say of a name that no component of a kind has; None where it is one, or module:Class, unimported."""
+    """Message for a name that no component of a kind has; None if one has it, and for module:Class (not imported)."""
     name, _ = parsed(spec, where)
     if name in known(kind) or ":" in name:
         return None
@@ -93,9 +93,9 @@ def unknown(kind: str, spec: object, where: str) -> str | None:
 
 
 def setting_without_name(kind: str, plain: Any, given: object, where: str) -> str | None:
-    """What to say of a setting that a component of a kind has, where no name says so; None where none is such.
+    """Message for a setting of a named component that is given without the name; None if there is no such setting.
 
-    plain: the noun that is meant without a name.
+    plain: the noun that is used if no name is given.
     """
     own = {each.name for each in fields(plain)}
     for key in (key for key in cast(dict[str, Any], given if isinstance(given, dict) else {}) if key not in own):
@@ -107,10 +107,10 @@ def setting_without_name(kind: str, plain: Any, given: object, where: str) -> st
 
 
 def make(kind: str, spec: object, *given: object, where: str = "") -> Any:
-    """The component of a name or mapping, made of its settings. given: what its maker hands over before them.
+    """Build the component that a name or mapping describes. given: positional arguments passed before its settings.
 
     Raises:
-        UsageError: nothing is called so; a setting is unknown, missing or of a wrong type; the component refuses it.
+        UsageError: no component has the name, a setting is unknown, missing or of a wrong type, or refused.
     """
     where = where or kind
     name, settings = parsed(spec, where)
@@ -121,9 +121,9 @@ def make(kind: str, spec: object, *given: object, where: str = "") -> Any:
 
 
 def checked(target: Callable[..., Any], settings: dict[str, Any], where: str, given: int = 0) -> dict[str, Any]:
-    """Settings as a class or function takes them, by the types of its signature; UsageError for the first wrong one.
+    """Settings converted to the types of the target's signature; UsageError for the first invalid one.
 
-    where: the field that holds them, such as data.train; a wrong one is told by its whole name.
+    where: the field that holds the settings, such as data.train; an error names the setting by its full path.
     """
     own = list(inspect.signature(target).parameters.values())[given:]
     by_name = {each.name: each for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
@@ -141,7 +141,7 @@ def checked(target: Callable[..., Any], settings: dict[str, Any], where: str, gi
 
 
 def _kept(name: str, value: Any, hint: Any, where: str) -> Any:
-    """A setting by the rules of a noun's fields; one whose type files do not hold is taken as it is."""
+    """A setting converted by the rules of noun fields; a value whose type is not checked is returned as it is."""
     check = None if hint is None else check_of(hint)
     try:
         return value if check is None else check(value)

@@ -1,7 +1,8 @@
-"""Checks the fields of nouns that Python code builds, by the rules that files are read by.
+"""Checks fields of nouns that are built in Python, by the rules by which files are read.
 
-A check takes a value and returns it as the noun keeps it: numpy's numbers become Python's, lists become tuples, whole
-floats such as 1e6 become counts, and functions and classes their 'module:name'. What a file could not hold is refused.
+A check takes a value and returns it in the form that the noun stores: NumPy numbers become Python numbers, lists become
+tuples, whole floats such as 1e6 become integers, and functions and classes become 'module:name'. A value that a file
+could not hold is refused.
 """
 
 import sys
@@ -13,22 +14,22 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 
 import numpy as np
 
-EXACT = 2**53  # below it, every whole number is exact as a floating-point number
-LARGEST_INTEGER = 2**63  # of numpy's integers
+EXACT = 2**53  # below this, every whole number is exact as a floating-point number
+LARGEST_INTEGER = 2**63  # first whole number beyond NumPy's int64
 
 Check = Callable[[Any], Any]
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
 class WrongError(Exception):
-    """A value that a field cannot hold: the value, where it is inside the field, and what belongs there."""
+    """A value that a field cannot hold: the value, its place inside the field, and what is expected there."""
 
     def __init__(self, value: object, wanted: str, place: str = "") -> None:
         self.value, self.wanted, self.place = value, wanted, place
 
 
 def check_of(hint: Any) -> Check | None:
-    """The check of a type; None for a type that is not checked."""
+    """The check for a type annotation; None if values of this type are not checked."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, parts = get_origin(hint), get_args(hint)
@@ -57,7 +58,7 @@ def _whole(value: Any) -> int:
 
 def _number(value: Any) -> float:
     if type(value) is float:
-        return value  # what is not finite is refused by the nouns, which know its range
+        return value  # infinities and NaN are refused by the nouns, which know the valid range
     if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         raise WrongError(value, "a number")
     if isinstance(value, int) and abs(value) >= LARGEST_INTEGER:
@@ -74,9 +75,9 @@ def _text(value: Any) -> str:
 
 
 def _module_and_name(value: Any) -> str:
-    """'module:name' of a function or class, by which processes of a job find it, and a file holds it."""
+    """'module:name' of a function or class, by which a file stores it and other processes of a job find it."""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-    if not module or not name.isidentifier():  # a lambda, or one that stands in another function or class
+    if not module or not name.isidentifier():  # a lambda, or a function or class nested in another one
         raise WrongError(value, "a function or class that has a name in a module, or that as text, 'module:name'")
     if module == "__main__":
         file = getattr(sys.modules[module], "__file__", None)
@@ -112,7 +113,7 @@ def _one_of(values: tuple[Any, ...]) -> Check:
 
 
 def _any_of(checks: list[Check | None]) -> Check | None:
-    """The first check that a value passes; None where a part of the union is not checked."""
+    """A check that tries several checks in turn; None if one part of the union is not checked."""
     if None in checks:
         return None
     known = sorted((check for check in checks if check), key=lambda check: check is not _nothing)
@@ -145,7 +146,7 @@ def _items(value: Any) -> tuple[Any, ...]:
 
 def _every(hint: Any) -> Check:
     check = check_of(hint)
-    plain = {hint} if hint in (int, str) or is_dataclass(hint) else None  # items of this type are right as they are
+    plain = {hint} if hint in (int, str) or is_dataclass(hint) else None  # items of this type need no conversion
 
     def check_items(value: Any) -> tuple[Any, ...]:
         items = value if type(value) is tuple else _items(value)
@@ -172,7 +173,7 @@ def _by_name(check: Check | None) -> Check:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast(dict[Any, Any], value)):
             raise WrongError(value, "a dict with text as keys")
         named = cast(dict[str, Any], value)
-        if check is None:  # of any values, as settings beside the name of a component
+        if check is None:  # any values, such as the settings next to the name of a component
             return {key: _text(item) if key == "name" and callable(item) else item for key, item in named.items()}
         return {key: _inside(check, item, key) for key, item in named.items()}
 
@@ -189,7 +190,7 @@ def _instance(noun: Any) -> Check:
 
 
 def _inside(check: Check, item: Any, key: int | str) -> Any:
-    """What is kept of an item; the error of a wrong one says where it is."""
+    """The checked form of an item; the error for an invalid item says where in the field it is."""
     try:
         return check(item)
     except WrongError as wrong:

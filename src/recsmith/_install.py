@@ -1,7 +1,7 @@
-"""What to type where an optional package is missing.
+"""The install command for each optional package, shown if the package is missing.
 
-Packages are spelled out as in the extras of pyproject.toml (a test compares them): who installed RecSmith from a wheel
-has no checkout whose extras could be named.
+Packages are written out as in the extras of pyproject.toml (a test compares them): a user who installed RecSmith from a
+wheel has no checkout whose extras could be named.
 """
 
 from importlib.util import find_spec
@@ -27,5 +27,5 @@ TRIO = (
 
 
 def has_solver() -> bool:
-    """Whether OR-Tools, which the extra `solve` brings, is installed."""
+    """Whether OR-Tools is installed, which is part of the extra `solve`."""
     return find_spec("ortools") is not None

@@ -1,6 +1,6 @@
-"""Names that a package shows and loads when they are first used (PEP 562).
+"""Names of a package that are loaded when they are first used (PEP 562).
 
-A package has `__getattr__ = late_names(__name__, {"recsmith.web.report": ("report",)})`, and imports the same names
+A package sets `__getattr__ = late_names(__name__, {"recsmith.web.report": ("report",)})`, and imports the same names
 under `if TYPE_CHECKING`, so that type checkers see them.
 """
 
@@ -10,7 +10,7 @@ from importlib import import_module
 
 
 def late_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
-    """The `__getattr__` of a package. homes: the names that load late, by the module that defines them."""
+    """The `__getattr__` of a package. homes: the names that are loaded late, by the module that defines them."""
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def load(name: str) -> object:

@@ -1,12 +1,12 @@
-"""Planners and cost models by name: RecSmith's own, and those of other packages, found by their entry points.
+"""Planners and cost models by name: those of RecSmith, and those of other packages, found by entry points.
 
     [project.entry-points."recsmith.planners"]       # in the pyproject.toml of the other package
     mine = "my_package.planner:MyPlanner"
 
-    PLANNERS = OwnNames[Planner]("plan", {"auto": "recsmith.planners.auto:Auto"})    # the same, of RecSmith
+    PLANNERS = OwnNames[Planner]("plan", {"auto": "recsmith.planners.auto:Auto"})    # the same, inside RecSmith
 
-Both lead to an object, or to a class or function without arguments that makes one. Names are listed without importing
-anything; a module is imported when its name is asked for.
+Each target is an object, or a class or function that makes one without arguments. Names are listed without importing
+anything; a module is imported when its name is requested.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ PLANNERS, COST_MODELS = "recsmith.planners", "recsmith.cost_models"  # groups of
 
 
 class OwnNames(Mapping[str, Named]):
-    """What RecSmith itself has of a group, by name: 'module:name' until it is asked for, and then what that makes.
+    """The objects of a group that RecSmith provides, by name; each is stored as 'module:name' until first requested.
 
-    method: that each of them has, as of load_plugin.
+    method: a method that every object of the group has, as for load_plugin.
     """
 
     def __init__(self, method: str, places: Mapping[str, str]) -> None:
@@ -52,29 +52,29 @@ class OwnNames(Mapping[str, Named]):
 
 
 def _made(found: Any, method: str) -> Any:
-    """The object, or what the class or function makes that is none itself."""
+    """The object itself, or the object that it makes if it is a class or function without this method."""
     return found() if isinstance(found, type) or not hasattr(found, method) else found
 
 
 def plugins(group: str) -> dict[str, str]:
-    """Names of a group that installed packages offer, in order, and which package offers each."""
+    """The names of a group that installed packages offer, sorted, with the package that offers each."""
     from importlib.metadata import entry_points
 
     return {point.name: _package(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)}
 
 
 def plugin_names(group: str) -> list[str]:
-    """Names of a group that installed packages offer, in order."""
+    """The names of a group that installed packages offer, sorted."""
     return list(plugins(group))
 
 
 def load_plugin(group: str, name: str, what: str, method: str) -> object | None:
-    """The object of an entry point's name; None where no package offers it.
+    """The object of an entry point; None if no package offers the name.
 
-    what, method: 'planner' and 'plan', for errors and for telling a class from what it makes.
+    what, method: such as 'planner' and 'plan', for errors and to tell an object from its class.
 
     Raises:
-        UsageError: two packages offer the name, the package cannot be imported, or its object is called otherwise.
+        UsageError: two packages offer the name, the package cannot be imported, or its object has another name.
     """
     from importlib.metadata import entry_points
 
@@ -102,13 +102,13 @@ def find_named(
     wanted: object, own: Mapping[str, Named], group: str, protocol: type[Named], what: str, method: str,
     also: Sequence[str] = (),
 ) -> Named:  # fmt: skip
-    """What is wanted: by name, of RecSmith's `own` first and then of other packages; or the object itself.
+    """The wanted object: by name, first of RecSmith's `own` and then of other packages; or `wanted` itself, checked.
 
-    group, what, method: as of load_plugin. protocol: what the object must fulfil; it has no name of RecSmith's own.
-    also: further names that are known, for an error.
+    group, what, method: as in load_plugin. protocol: what the object must implement; its name must not be one of `own`.
+    also: further known names, for the error.
 
     Raises:
-        UsageError: there is none of that name, its package cannot be loaded, or the object breaks a rule.
+        UsageError: nothing has this name, its package cannot be loaded, or the object breaks a rule.
     """
     from recsmith.files import did_you_mean
 

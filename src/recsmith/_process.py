@@ -1,4 +1,4 @@
-"""This process: what glibc keeps of its memory, what Linux says of that, and how long it runs."""
+"""Memory and age of this process: what glibc keeps of freed memory, what Linux and cgroups report and limit."""
 
 import ctypes
 import gc
@@ -8,26 +8,26 @@ import time
 from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # options of mallopt(3)
-KEPT_BYTES = 2**30  # blocks of up to this size are kept, and as much at the end of the heap
-NO_LIMIT = 2**60  # bytes; cgroups of version 1 say so much where there is no limit
-RETURNED_BYTES = 65_536  # larger blocks go back to the system
+KEPT_BYTES = 2**30  # largest freed block that glibc keeps, and the most free memory it keeps at the end of the heap
+NO_LIMIT = 2**60  # bytes; cgroups of version 1 report a limit above this if there is none
+RETURNED_BYTES = 65_536  # larger blocks are returned to the system at once
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep what is freed; it would map outputs of more than 32 MiB anew each time, and every page faults.
+    """Have glibc keep freed memory; otherwise it maps outputs over 32 MiB anew each time, with a fault on every page.
 
-    Before glibc 2.35 the threshold cannot be raised so far, and other C libraries have no mallopt: all stays as it was.
+    Nothing changes before glibc 2.35, whose threshold cannot be raised this far, or with C libraries without mallopt.
     """
     _mallopt({M_MMAP_THRESHOLD: KEPT_BYTES, M_TRIM_THRESHOLD: KEPT_BYTES})
 
 
 def return_freed_memory() -> None:
-    """Have glibc give freed blocks back at once, so that resident memory is allocated memory."""
+    """Have glibc return freed blocks to the system at once, so that resident memory equals allocated memory."""
     _mallopt({M_MMAP_THRESHOLD: RETURNED_BYTES, M_TRIM_THRESHOLD: RETURNED_BYTES, M_ARENA_MAX: 1})
 
 
 def age_s() -> float:
-    """Seconds since this process was started, by Linux; elsewhere what it has had of the CPU."""
+    """Seconds since this process was started, as Linux reports; on other systems the CPU seconds it has used."""
     try:
         started = int((Path("/proc/self/stat")).read_text().rpartition(")")[2].split()[19])
         return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"), 0.0)
@@ -36,13 +36,13 @@ def age_s() -> float:
 
 
 def settle() -> None:
-    """Collect garbage, and give back what is free."""
+    """Collect garbage, and return free memory to the system."""
     gc.collect()
     give_back_freed()
 
 
 def give_back_freed() -> None:
-    """Have glibc give back what it keeps of freed memory, wherever that lies; what is freed later stays as it was."""
+    """Have glibc return the freed memory that it holds now; memory freed later is handled as before."""
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -54,14 +54,15 @@ def proc_bytes(file: str, field: str) -> int:
 
 
 def memory_limit(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that this process may hold, by its memory cgroup (version 1 or 2) and those above; None without a limit."""
+    """Bytes that this process may use, by its memory cgroup (version 1 or 2) and its parents; None without a limit."""
     return min((limit for limit, _ in _limited(proc, root)), default=None)
 
 
 def memory_held(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that count against that limit and that only ending a process would give back: of all processes under it.
+    """Bytes of all processes under that limit that count against it and that only ending a process would free.
 
-    Pages of files are not counted, for Linux drops them where memory is short. Without a limit, those of this process.
+    Pages of files are not counted, because Linux drops them if memory is short. Without a limit, the bytes of this
+    process.
     """
     held, limited = proc_bytes("self/status", "RssAnon"), _limited(proc, root)
     for line in _lines(min(limited)[1] / "memory.stat") if limited else ():
@@ -71,7 +72,7 @@ def memory_held(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
 
 
 def _limited(proc: Path, root: Path) -> list[tuple[int, Path]]:
-    """The limits of this process's memory cgroup and of those above, with their folders."""
+    """The limits of this process's memory cgroup and of its parents, each with its folder."""
     limits: list[tuple[int, Path]] = []
     for line in _lines(proc / "self" / "cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -91,7 +92,7 @@ def _limited(proc: Path, root: Path) -> list[tuple[int, Path]]:
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of a file; none where it cannot be read."""
+    """The lines of a file; none if it cannot be read."""
     try:
         return file.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What every room shares: the noun decorator, and names for arrays and paths."""
+"""Shared by all rooms: the noun decorator, and type names for arrays and paths."""
 
 import os
 import reprlib
@@ -17,18 +17,18 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Source = str | os.PathLike[str]  # a name, or the path of a file; '-' is standard input
-LARGEST = 1e18  # numbers up to it, whole or not, need no closer look
-SHOWN_ITEMS = 4  # of a tuple or dict that a repr shows
+LARGEST = 1e18  # numbers up to this size, whole or not, need no further check
+SHOWN_ITEMS = 4  # items of a tuple or dict that a repr shows
 
 Class = TypeVar("Class")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def noun(cls: type[Class]) -> type[Class]:
-    """A frozen, keyword-only dataclass whose fields are checked, by the same rules in Python and in files.
+    """A frozen, keyword-only dataclass whose fields are checked by the same rules in Python and in files.
 
-    Built in Python, it raises UsageError for a value that a file could not hold; read from a file, it refuses unknown
-    fields. Its repr leaves out what has its default value, and shortens long tuples.
+    Built in Python, it raises UsageError for a value that a file could not hold. Read from a file, it refuses unknown
+    fields. Its repr leaves out fields with their default value, and shortens long tuples.
     """
     made: Any = record(cls)
     plain_init: Callable[..., None] = made.__init__
@@ -37,7 +37,7 @@ def noun(cls: type[Class]) -> type[Class]:
     @wraps(plain_init)
     def __init__(self: Any, /, **values: Any) -> None:  # noqa: N807
         nonlocal checks
-        if checks is None:  # not before all types that it speaks of are defined
+        if checks is None:  # only now are all types in its annotations defined
             checks = FieldChecks(made)
         checks.keep(values)
         plain_init(self, **values)
@@ -48,7 +48,7 @@ def noun(cls: type[Class]) -> type[Class]:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[Class]) -> type[Class]:
-    """A noun that only RecSmith itself builds, often or of figures that no file holds: Python's values go unchecked."""
+    """A noun that only RecSmith builds, often or with values that no file holds: values from Python are unchecked."""
     made = cast(Any, dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls))
     made.__pydantic_config__ = {"extra": "forbid"}
     if "__repr__" not in cls.__dict__:
@@ -57,14 +57,14 @@ def record(cls: type[Class]) -> type[Class]:
 
 
 def unchecked(cls: type[Class], **values: object) -> Class:
-    """A noun of values that RecSmith has just worked out itself, without the checks, where there are very many."""
+    """Build a noun without checks, from values that RecSmith computed itself; for nouns built in large numbers."""
     made = object.__new__(cls)
     cast(Any, cls.__init__).__wrapped__(made, **values)
     return made
 
 
 class FieldChecks:
-    """The checks of all fields of a noun; fields of types that files do not hold have none."""
+    """The checks of all fields of a noun; a field whose type cannot be stored in a file has no check."""
 
     def __init__(self, noun: type) -> None:
         hints = get_type_hints(noun)
@@ -73,11 +73,11 @@ class FieldChecks:
         self.exact = {name: hint for name, hint in hints.items() if hint in (int, float, str)}
 
     def keep(self, values: dict[str, Any]) -> None:
-        """Replace the values of fields by what the noun keeps of them; UsageError for the first that it cannot keep."""
+        """Replace each value by the form in which the noun stores it; UsageError for the first invalid value."""
         for name, value in values.items():
             kind: object = type(cast(object, value))
             if kind is self.exact.get(name) and (kind is str or -LARGEST <= value <= LARGEST):
-                continue  # nearly always: workloads of many thousand tables are built fast
+                continue  # nearly always taken: workloads of many thousand tables are built fast
             check = self.checks.get(name)
             if check:
                 values[name] = self._kept(check, values, name)
@@ -100,12 +100,12 @@ def _refuse(noun: type, values: dict[str, Any], field: str, wrong: WrongError) -
 def _value_words(value: object) -> str:
     try:
         return reprlib.repr(value)
-    except ValueError:  # Python prints no integers of many thousand digits
+    except ValueError:  # Python does not print integers of many thousand digits
         return f"a number of {cast(int, value).bit_length()} bits"
 
 
 def short_repr(value: Any) -> str:
-    """A noun as Python would write it, without defaults, and with only the first items of long tuples."""
+    """A noun as Python would write it, without default values, and with only the first items of long tuples."""
     told = [each for each in fields(value) if not _is_default(value, each)]
     shown = [f"{each.name}={_shown(getattr(value, each.name))}" for each in told]
     return f"{type(value).__name__}({', '.join(shown)})"
@@ -121,5 +121,5 @@ def _is_default(value: Any, field: Any) -> bool:
 def _shown(value: Any) -> str:
     if type(value) not in (tuple, dict) or len(value) <= SHOWN_ITEMS:
         return repr(value)
-    first = ", ".join(map(repr, list(value)[:SHOWN_ITEMS]))  # of a dict, its keys
+    first = ", ".join(map(repr, list(value)[:SHOWN_ITEMS]))  # of a dict, the first keys
     return f"<{first}, ... {len(value):,} in all>"

@@ -1,3 +1,3 @@
-"""The version of the package: the one place where it is written."""
+"""The version of the package, written in this one place."""
 
 __version__ = "0.2.0"

@@ -1,11 +1,11 @@
-"""Exponentials, logarithms, powers and products of matrices that have the same bits on every processor.
+"""Exponentials, logarithms, powers and matrix products that give the same bits on every processor.
 
-NumPy's own take other formulas where a processor has AVX-512, the C library's where it has FMA, and BLAS adds up a
-product in the order that suits a processor; their last bits differ. What decides on a plan, or draws data, uses these.
-They are made of sums, products, quotients and square roots, which IEEE 754 rounds in one way, each an operation of
-NumPy by itself, so that no compiler fuses two. The formulas are those of fdlibm (Sun Microsystems, 1993), right to one
-or two units in the last place. Compiled code (`_elementary.c`, planners/elementary.h) gives the same bits, for small
-arrays in a twentieth of the time, and answers where the package was built with a C compiler.
+NumPy's own functions use other formulas on processors with AVX-512, the C library's on those with FMA, and BLAS sums a
+product in an order that suits the processor; their last bits differ. Code that decides on a plan or draws data uses
+this module. It uses only sums, products, quotients and square roots, which IEEE 754 rounds in one way, each as a
+separate NumPy operation, so that no compiler fuses two. The formulas are those of fdlibm (Sun Microsystems, 1993),
+accurate to one or two units in the last place. Compiled code (`_elementary.c`, planners/elementary.h) gives the same
+bits, for small arrays in a twentieth of the time, and is used if the package was built with a C compiler.
 """
 
 from importlib import import_module
@@ -22,37 +22,37 @@ Numbers = npt.ArrayLike
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 LN2 = 0.6931471805599453
-LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # of 32 bits, and what is left
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the first 32 bits of ln 2, and the rest
 LN10, INVERSE_LN2 = 2.302585092994046, 1.4426950408889634
-LEAST_NORMAL = 2.0**-1022  # numbers below it have fewer bits
-FRACTION_BITS, ROOT_HALF_BITS = 52, 0x3FE6A09E667F3BCD  # of a double; a double of root 1/2, read as a whole number
-LOG_TERMS = (  # of log((1 + s) / (1 - s)) - 2 s, in powers of s ** 2
+LEAST_NORMAL = 2.0**-1022  # numbers below this are subnormal: they have fewer bits
+FRACTION_BITS, ROOT_HALF_BITS = 52, 0x3FE6A09E667F3BCD  # fraction bits of a double; bits of sqrt(1/2) as a double
+LOG_TERMS = (  # coefficients of log((1 + s) / (1 - s)) - 2 s, in powers of s ** 2
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
     1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01,
 )  # fmt: skip
-EXP_TERMS = (  # of r (exp(r) + 1) / (exp(r) - 1) - 2, in powers of r ** 2
+EXP_TERMS = (  # coefficients of r (exp(r) + 1) / (exp(r) - 1) - 2, in powers of r ** 2
     1.66666666666666019037e-01, -2.77777777770155933842e-03, 6.61375632143793436117e-05, -1.65339022054652515390e-06,
     4.13813679705723846039e-08,
 )  # fmt: skip
-LARGEST, SMALLEST = 710.0, -746.0  # exponents at which exp is infinity, and 0
-ALL_LOST = -45.0  # exp of it is nothing beside 1
+LARGEST, SMALLEST = 710.0, -746.0  # exponents from which exp is infinity, and up to which it is 0
+ALL_LOST = -45.0  # exp of this is lost when it is added to 1
 
 try:
     COMPILED: Any = import_module("recsmith._elementary")
-except ImportError:  # there was no C compiler
+except ImportError:  # the package was built without a C compiler
     COMPILED = None
 
 
 def distinct(values: npt.NDArray[Scalar], axis: int | None = None) -> npt.NDArray[Scalar]:
-    """Each of some values once, in rising order, or each row along an axis.
+    """The different values in rising order, or the different rows along an axis.
 
-    That is np.unique, which without the counts would load masked arrays at its first call: 9 ms of every command.
+    The same as np.unique, which without the counts would load masked arrays at its first call: 9 ms of every command.
     """
     return np.unique(values, return_counts=True, axis=axis)[0]
 
 
 def exp(x: Numbers) -> Floats:
-    """E ** x."""
+    """The exponential e ** x."""
     x = np.asarray(x, np.float64)
     if (known := _known("exp", x)) is not None:
         return known
@@ -62,7 +62,7 @@ def exp(x: Numbers) -> Floats:
 
 
 def log(x: Numbers) -> Floats:
-    """The natural logarithm: that of a power of 2, and that of what is left, from root 1/2 to root 2."""
+    """The natural logarithm: of the power of 2 in x, plus that of the remaining factor from sqrt(1/2) to sqrt(2)."""
     x = np.asarray(x, np.float64)
     if (known := _known("log", x)) is not None:
         return known
@@ -73,7 +73,7 @@ def log(x: Numbers) -> Floats:
 
 
 def log2(x: Numbers) -> Floats:
-    """The logarithm to base 2 of normal numbers above 0; whole numbers of powers of 2."""
+    """The logarithm to base 2 of normal numbers above 0; exact for powers of 2."""
     k, f = _parts(np.asarray(x, np.float64))
     return k + _log(f, 0.0) * INVERSE_LN2
 
@@ -84,7 +84,7 @@ def log10(x: Numbers) -> Floats:
 
 
 def log1p(x: Numbers) -> Floats:
-    """log(1 + x), right for small x, too (Kahan)."""
+    """log(1 + x), accurate also for small x (Kahan)."""
     x = np.asarray(x, np.float64)
     if (known := _known("log1p", x)) is not None:
         return known
@@ -95,7 +95,7 @@ def log1p(x: Numbers) -> Floats:
 
 
 def expm1(x: Numbers) -> Floats:
-    """exp(x) - 1, right for small x, too."""
+    """exp(x) - 1, accurate also for small x."""
     x = np.asarray(x, np.float64)
     if (known := _known("expm1", x)) is not None:
         return known
@@ -105,7 +105,7 @@ def expm1(x: Numbers) -> Floats:
 
 
 def power(base: Numbers, exponent: Numbers) -> Floats:
-    """Base ** exponent of bases of 0 or more, right to |exponent * log(base)| units in the last place."""
+    """The power base ** exponent of bases of 0 or more, accurate to |exponent * log(base)| units in the last place."""
     return exp(np.asarray(exponent, np.float64) * log(base))
 
 
@@ -122,18 +122,19 @@ def sigmoid(x: Numbers) -> Floats:
 
 
 def matmul(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Left @ right of (..., k) and a matrix (k, n) or a vector (k,), with no product of BLAS.
+    """The product left @ right of (..., k) with a matrix (k, n) or a vector (k,), without BLAS.
 
-    Each number is added up in the order of k, whatever n is. But where numbers of a column lie side by side, as in a
-    vector, in a transposed matrix and in one column alone, NumPy adds up several series of them beside each other.
+    Each number is summed in the order of k for any n, with one exception: if the numbers of a column are contiguous, as
+    in a vector, a transposed matrix or a single column, NumPy sums several partial series in parallel.
     """
     return np.einsum("...k,kn->...n" if right.ndim > 1 else "...k,k->...", left, right)
 
 
 def _known(function: str, x: Floats) -> Floats | None:
-    """What compiled code answers; None where there is none, or it leaves these numbers to the code here.
+    """The result of compiled code; None if there is none, or if it leaves these numbers to the Python code.
 
-    Numbers that do not lie side by side are left, since answers lie as NumPy would lay them, and sums follow that.
+    Arrays that are not contiguous are left to Python: results keep NumPy's memory layout, on which the order of sums
+    depends.
     """
     if COMPILED is None or not x.flags.forc:
         return None
@@ -143,7 +144,7 @@ def _known(function: str, x: Floats) -> Floats | None:
 
 
 def _grown(x: Floats, least: float) -> tuple[npt.NDArray[np.int32], Floats]:
-    """k, m of exp(x) = 2 ** k (1 + m): m is exp(r) - 1 of an r within ln(2) / 2 of 0. x: at least `least`, or that."""
+    """k, m of exp(x) = 2 ** k (1 + m): m is exp(r) - 1 of an r within ln(2) / 2 of 0. x: raised to at least `least`."""
     with np.errstate(invalid="ignore"):
         x = np.clip(x, least, LARGEST)
         k = np.rint(x * INVERSE_LN2)
@@ -154,7 +155,7 @@ def _grown(x: Floats, least: float) -> tuple[npt.NDArray[np.int32], Floats]:
 
 
 def _series(terms: tuple[float, ...], x: Floats) -> Floats:
-    """X (terms[0] + x (terms[1] + ...))."""
+    """The polynomial x (terms[0] + x (terms[1] + ...))."""
     total = x * terms[-1]
     for term in reversed(terms[:-1]):
         total += term
@@ -163,7 +164,7 @@ def _series(terms: tuple[float, ...], x: Floats) -> Floats:
 
 
 def _any_log(x: Floats) -> Floats:
-    """The logarithms of numbers of which some are 0, too small to be normal, below 0, or no numbers."""
+    """The logarithms of numbers that may be 0, subnormal, negative, infinite or NaN."""
     normal = np.where((x >= LEAST_NORMAL) & (x < np.inf), x, 1.0)
     tiny = np.where((x > 0) & (x < LEAST_NORMAL), x, 2.0**-54) * 2.0**54
     rest = np.select([x > 0, x == 0, x < 0], [np.where(x < np.inf, 0.0, x), -np.inf, np.nan], x)
@@ -171,7 +172,7 @@ def _any_log(x: Floats) -> Floats:
 
 
 def _parts(x: Floats) -> tuple[Floats, Floats]:
-    """k, f of x = 2 ** k (1 + f), where 1 + f lies from root 1/2 to root 2. x: normal numbers above 0."""
+    """k, f of x = 2 ** k (1 + f), where 1 + f is between sqrt(1/2) and sqrt(2). x: normal numbers above 0."""
     bits = x.view(np.int64)
     k = (bits - ROOT_HALF_BITS) >> FRACTION_BITS
     return k.astype(np.float64), (bits - (k << FRACTION_BITS)).view(np.float64) - 1

@@ -1,4 +1,4 @@
-"""What can go wrong, in one tree.
+"""The exceptions that RecSmith raises, as one tree.
 
 RecSmithError
 ├── UsageError          a value, name or option breaks a rule               exit 2
@@ -8,13 +8,13 @@ RecSmithError
 ├── Infeasible          no plan exists: proved                              exit 3
 └── NoPlanFound         the search gave up; this proves nothing             exit 1
 
-Every message says the rule, the values that break it, and what to do next. Messages quote files and names, so they are
-made safe to print where they are made.
+Every message states the rule, the values that break it, and what to do next. Messages quote files and names, so control
+characters are written out as soon as an exception is created.
 """
 
 import re
 
-# C0 but for tab and newline, DEL and C1; separators of lines; marks that turn the direction of text; surrogates
+# C0 except tab and newline, DEL and C1; line separators; marks that change the direction of text; surrogates
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LINE_BREAKS = {ord("\n"): r"\n", ord("\t"): r"\t"}
 
@@ -31,7 +31,7 @@ class RecSmithError(Exception):
 class UsageError(RecSmithError):
     """A value, a name or an option breaks a rule, or several rules are broken at once.
 
-    rules: what is said of each.
+    rules: one message for each broken rule.
     """
 
     exit_code = 2
@@ -65,19 +65,19 @@ class NoPlanFound(RecSmithError):
 
 
 def too_small(what: str, value: float | None, least: int = 0) -> str | None:
-    """The rule that a value below `least` breaks; None for one that keeps it, and for no value."""
+    """Message for a value below `least`; None if the value keeps the rule or is None."""
     wanted = f"at least {least:,}" if least else "0 or more"
     return None if value is None or value >= least else f"{what} is {value}; it must be {wanted}"
 
 
 LARGEST_SEED = 2**63 - 1
-MOST_STEPS = 2**40  # and epochs, samples between two of something: more than any job counts
+MOST_STEPS = 2**40  # limit for numbers of steps, epochs and samples between two events: more than any job counts
 
 
 def outside(what: str, value: float | None, least: int = 0, most: int = MOST_STEPS) -> str | None:
-    """The rule that a whole number below `least` or above `most` breaks; None for one that keeps it, and for none.
+    """Message for a whole number below `least` or above `most`; None if the number keeps the rule or is None.
 
-    Whatever loops over a number of a file, or takes memory for it, has a limit here: files come from anywhere.
+    Every number from a file that code loops over, or allocates memory for, has a limit: files may come from anywhere.
     """
     if value is not None and value > most:
         return f"{what} is {value:,}; it must be at most {most:,}"
@@ -85,24 +85,24 @@ def outside(what: str, value: float | None, least: int = 0, most: int = MOST_STE
 
 
 def check_rules(*broken: str | None) -> None:
-    """Raise UsageError of all rules that are broken; None stands for one that is kept."""
+    """Raise one UsageError with the messages of all broken rules; None stands for a rule that is kept."""
     rules = [rule for rule in broken if rule is not None]
     if rules:
         raise UsageError(*rules)
 
 
 def printable(text: str) -> str:
-    r"""The text with every control character but tabs and newlines written out, such as `\x1b`."""
+    r"""The text with every control character except tabs and newlines written out, such as `\x1b`."""
     return _CONTROL.sub(_written_out, text)
 
 
 def one_line(text: str) -> str:
-    r"""The text as it may stand in a cell or behind a label: tabs and newlines are written out, too."""
+    r"""The text for a table cell or a label: control characters are written out, including tabs and newlines."""
     return printable(text).translate(_LINE_BREAKS)
 
 
 def printable_json(text: str) -> str:
-    r"""JSON with the same characters written as JSON's escapes (`\u009b`): the same data, safe to print."""
+    r"""JSON text with the same characters written as JSON escapes (`\u009b`): the same data, safe to print."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

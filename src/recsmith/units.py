@@ -1,4 +1,4 @@
-"""Sizes and times: parsed and printed here and nowhere else; inside they are bytes and seconds."""
+"""Parses and prints sizes and times, and is the only module that does; all other code uses bytes and seconds."""
 
 import math
 import re
@@ -11,17 +11,17 @@ _SIZES = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
 }  # fmt: skip
-# Bytes in each unit of what a link carries; bits are an eighth.
+# bytes in each unit of link speed; a bit is an eighth of a byte
 _SPEEDS = _SIZES | {"Mbit": 10**6 / 8, "Gbit": 10**9 / 8, "Tbit": 10**12 / 8}
-# Seconds in each unit of time.
+# seconds in each unit of time
 _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TIME_UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}  # that are printed
+_TIME_UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}  # units in which times are printed
 _SIZE_UNITS = {name: float(size) for name, size in _SIZES.items() if name == "B" or "i" in name}
 LONGEST_WAIT_S = 10 * 365 * 24 * 3600.0
 MILLION = 1e6
-LEAST_GAP = 1e-6  # that is told apart; smaller ones are rounded up to it
-MANY_TIMES = 100.0  # above it, a relative gap is told as a multiple
-ROUNDING = 1e-8  # relative, of sums of seconds and of the proofs of bounds: smaller gaps are not told apart
+LEAST_GAP = 1e-6  # smallest relative gap that is shown; gaps between ROUNDING and this are shown as this
+MANY_TIMES = 100.0  # relative gaps from this size on are shown as a multiple, not in per cent
+ROUNDING = 1e-8  # relative rounding error of summed seconds and of bound proofs: smaller gaps count as 0
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 
@@ -34,7 +34,7 @@ def _split(text: str, units: dict[str, float] | dict[str, int], example: str) ->
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as '60GiB' or '80GB', or of '0'; UsageError for another number without a known unit."""
+    """Bytes of a size such as '60GiB' or '80GB', or of '0'; UsageError if another number has no known unit."""
     if text.strip() == "0":
         return 0
     value, unit = _split(text, _SIZES, "60GiB")
@@ -46,7 +46,7 @@ def parse_size(text: str) -> int:
 def parse_speed(text: str) -> float:
     """Bytes a second of a speed such as '450GB/s', '3.35TB/s' or, as networks are sold, '400Gbit/s'.
 
-    Upper and lower case matter here: 'Gb/s' means bits to some and bytes to others, and is refused.
+    Upper and lower case matter: 'Gb/s' is refused because it means bits to some people and bytes to others.
     """
     match = _QUANTITY.fullmatch(text.strip().removesuffix("/s")) if text.strip().endswith("/s") else None
     if match is None or match[2] not in _SPEEDS:
@@ -55,7 +55,7 @@ def parse_speed(text: str) -> float:
 
 
 def parse_time(text: str) -> float:
-    """Seconds of a time such as '10s', '500ms' or '20m'; UsageError without a known unit."""
+    """Seconds of a time such as '10s', '500ms' or '20m'; UsageError if the unit is missing or unknown."""
     value, unit = _split(text, _TIMES, "10s")
     if value * unit > LONGEST_WAIT_S:
         raise UsageError(f"'{text[:40]}' is longer than 10 years; give a shorter time")
@@ -63,12 +63,12 @@ def parse_time(text: str) -> float:
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """A number and what it counts, in the singular for one: '1 table', '2,002 tables', '1 try', '3 tries'."""
+    """A number with its noun, singular if the number is 1: '1 table', '2,002 tables', '1 try', '3 tries'."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def format_size(size: float) -> "Quantity":
-    """A size for people: three significant digits, binary units."""
+    """A size for people: four significant digits, binary units."""
     left = size
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(left) < 1024:
@@ -90,7 +90,7 @@ LEAST_TIME = 1e-12  # seconds: no part of a step is so short
 
 
 def format_time(seconds: float) -> "Quantity":
-    """A time for people: four significant digits, from µs to s; what rounding leaves of nothing is 0."""
+    """A time for people: four significant digits, from µs to s; times below LEAST_TIME are shown as 0."""
     text = f"{seconds:.4g} s"
     if abs(seconds) < LEAST_TIME:
         text = "0 µs"
@@ -101,7 +101,7 @@ def format_time(seconds: float) -> "Quantity":
 
 
 def format_gap(gap: float | None) -> str:
-    """A relative gap for people: per cent, or a dash where there is none."""
+    """A relative gap for people: per cent, a multiple if it is very large, or a dash if there is none."""
     if gap is None:
         return "-"
     if gap >= MANY_TIMES:
@@ -112,27 +112,27 @@ def format_gap(gap: float | None) -> str:
 
 
 class Quantity(str):
-    """A time or a size as it is printed, which still knows how much it is, so that a column can have one unit."""
+    """A printed time or size that keeps its amount, so that a table column can be converted to one unit."""
 
     amount: float
     units: Mapping[str, float]
 
     @classmethod
     def of(cls, text: str, amount: float, units: Mapping[str, float]) -> "Quantity":
-        """A text with its amount, in seconds or bytes, and how much each unit is that it may have instead."""
+        """Build a quantity from its text, its amount in seconds or bytes, and the sizes of the possible units."""
         made = cls(text)
         made.amount, made.units = amount, units
         return made
 
 
-SHOWN_DIGITS, MOST_DIGITS, LEAST_DIGITS = 4, 5, 2  # of a column's largest number, at most, and of its least
+SHOWN_DIGITS, MOST_DIGITS, LEAST_DIGITS = 4, 5, 2  # digits of a column's largest number, at most, and of the smallest
 
 
 def in_one_unit(cells: Sequence[str]) -> list[str]:
-    """A column's cells with times, and sizes, in the unit of the largest of each, so that numbers can be compared.
+    """The cells of a column with all times in one unit and all sizes in one unit, so that numbers can be compared.
 
-    Cells that `format_time` and `format_size` made change; others stay as they are, and so do all where they have one
-    unit already. What is too small for the digits that are shown is told as less than the last of them.
+    The unit is that of the largest time or size. Only cells made by `format_time` and `format_size` change, and only if
+    their units differ. An amount too small for the digits shown is printed as less than the last digit ('<0.01 ms').
     """
     found = list(cells)
     for units in (_TIME_UNITS, _SIZE_UNITS):
@@ -146,20 +146,20 @@ def in_one_unit(cells: Sequence[str]) -> list[str]:
         unit = max(named, key=lambda name: units[name])
         decimals = _decimals(max(moving) / units[unit], min(moving) / units[unit])
         for at, amount in amounts.items():
-            if len(named) > 1 or cells[at].startswith("0 "):  # a 0 takes the unit of the others
+            if len(named) > 1 or cells[at].startswith("0 "):  # a 0 takes the unit of the other cells
                 found[at] = _of_unit(amount / units[unit], decimals, unit)
     return found
 
 
 def _decimals(largest: float, least: float) -> int:
-    """Digits behind the point: enough for the largest number and, as far as that does not get too long, the least."""
+    """Digits after the point: enough for the largest number and, if that does not get too long, for the smallest."""
     whole = len(f"{largest:.0f}")
     wanted = LEAST_DIGITS - 1 - math.floor(math.log10(least))
     return max(min(max(SHOWN_DIGITS - whole, wanted), MOST_DIGITS - whole), 0)
 
 
 def _of_unit(number: float, decimals: int, unit: str) -> str:
-    """A number with so many digits behind the point; one that they cannot show is told as less than the last digit."""
+    """A number with `decimals` digits after the point; one too small for them is shown as less than the last digit."""
     least = 10.0**-decimals
     if LEAST_TIME < abs(number) < least / 2:
         return f"{'-' if number < 0 else ''}<{least:.{decimals}f} {unit}"
