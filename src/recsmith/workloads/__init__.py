@@ -1,4 +1,4 @@
-"""What is trained: features, embedding tables, batch size and optimizer; and their files."""
+"""The workload to train: features, embedding tables, batch size and optimizer; and workload files."""
 
 from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.dynamic import Dynamic

@@ -1,4 +1,4 @@
-"""How unevenly the rows of a table are read, and where those lie that are read most."""
+"""How unevenly the rows of a table are read, and where its most read rows are."""
 
 import math
 from dataclasses import replace
@@ -10,9 +10,9 @@ from recsmith.units import counted
 
 NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a row in the counted batch
 STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row
-ROUNDED = 1e-3  # how far shares may be from adding up to 1: files round them
-MOST_BLOCKS = 65_536  # blocks of rows that a profile may count; more are taken for a mistake
-MOST_HALVINGS = 16  # of all rows, down to one of so many blocks
+ROUNDED = 1e-3  # largest deviation from 1 of the sum of shares: files round shares
+MOST_BLOCKS = 65_536  # most blocks of rows in a profile; more are taken for a mistake
+MOST_HALVINGS = 16  # halvings of all rows, to 2, 4, 8 ... blocks
 
 HotRows = Literal["scattered", "in_front"]
 """Where the rows lie that are read most: anywhere, as hashed ids are, or in front, as ids that go by frequency."""
@@ -20,17 +20,17 @@ HotRows = Literal["scattered", "in_front"]
 
 @noun
 class AccessProfile:
-    """How unevenly the rows of a table are read, and where the rows lie that are read most.
+    """How unevenly the rows of a table are read, and where its most read rows are.
 
     zipf: the i-th most read row is read in proportion to i ** -zipf; 0 is uniform.
     reuse_bins: share of the unique rows whose reads fall in (0,1], (1,2], (2,4] ... >32768 (NeuroShard's bins),
         counted over `lookups` reads of `unique_rows` different rows.
     block_lookups: reads of each of K equal blocks of rows, in order of rows, as counts or as shares.
     block_unique_rows: different rows that a batch reads in each of these blocks.
-    busiest_lookups: the share of a batch's lookups in its busiest of 2, 4, 8, ... equal blocks, in the mean of batches:
-        more than the busiest block has of all batches where now these rows are hot, now those.
+    busiest_lookups: the share of a batch's lookups in its busiest of 2, 4, 8, ... equal blocks, averaged over batches.
+        If different rows are hot in different batches, it is more than the share of the busiest block over all batches.
     busiest_deviation: the standard deviation of these shares between batches.
-    hot_rows: where the rows lie that are read most, if blocks were not counted.
+    hot_rows: where the most read rows are, if blocks were not counted.
     """
 
     zipf: float | None = None
@@ -59,7 +59,7 @@ class AccessProfile:
         self._check_blocks()
 
     def scattered(self) -> "AccessProfile":
-        """The profile without what it says of where hot rows lie."""
+        """The profile without its information on where the hot rows are."""
         return replace(
             self,
             block_lookups=None,

@@ -5,15 +5,17 @@ from typing import Literal
 from recsmith._types import noun
 
 DataType = Literal["fp32", "fp16", "bf16", "int8"]
-Pooling = Literal["sum", "mean", "none"]  # in capitals they are members of TorchRec's PoolingType, FBGEMM's PoolingMode
+# in capitals, these are members of TorchRec's PoolingType and FBGEMM's PoolingMode
+Pooling = Literal["sum", "mean", "none"]
 
 
 @noun
 class ElementType:
     """A data type of weights, or of values in collectives.
 
-    bytes: of an element. torch: name of the dtype that holds it. member: of TorchRec's DataType and CommType, and of
-    FBGEMM's SparseType.
+    bytes: bytes of an element.
+    torch: name of the torch dtype that holds it.
+    member: its name in TorchRec's DataType and CommType, and in FBGEMM's SparseType.
     """
 
     name: DataType

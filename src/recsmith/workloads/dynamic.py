@@ -1,4 +1,4 @@
-"""Tables of ids without end: which ids get a row of a table that has fewer, and which of them lose it again."""
+"""Tables for ids without an upper limit: which ids are assigned one of the table's rows, and which lose it again."""
 
 from typing import Literal
 
@@ -14,20 +14,22 @@ EVICTIONS: dict[Eviction, str] = {
     "age": "the id that has had its row for the longest time loses it; of these the smallest",
     "none": "no id loses its row; once all rows are taken, new ids read row 0",
 }
-MOST_ADMIT = 2**20  # more is taken for a mistake
-ID_BYTES, COUNT_BYTES, SLOT_BYTES, QUEUE_BYTES = 8, 12, 8, 12  # of a row: its id, how often and when, place, order
-WAITING_BYTES = 20  # of a row, where ids wait: a place in the list of those that do
+MOST_ADMIT = 2**20  # a larger number is taken for a mistake
+# bytes per row: id; count and time last seen; slot; place in order
+ID_BYTES, COUNT_BYTES, SLOT_BYTES, QUEUE_BYTES = 8, 12, 8, 12
+WAITING_BYTES = 20  # bytes per row if ids wait for admission: an entry in the waiting list
 
 
 @noun
 class Dynamic:
-    """How the raw ids of a table get its rows: by numbers of any size from 0 to 2^63 - 1, which no row has by itself.
+    """How rows of a table are assigned to raw ids, which are any numbers from 0 to 2^63 - 1 and not row numbers.
 
-    admit: times an id must have been seen before it has a row, that time counted; until then it reads row 0, which no
-    id has for itself. As many ids wait as the table has rows, and of more the one that began to wait first is
-    forgotten. evict: which id of those that a batch does not hold loses its row to a new one: `lfu` the one that was
-    seen least often, `lru` the one that was last seen longest ago, `age` the one that has had its row for the longest
-    time; `none` keeps all, and new ids read row 0 once rows are taken.
+    admit: times an id must be seen, this time included, before it is assigned a row; until then it reads row 0, which
+        is assigned to no id. As many ids can wait as the table has rows; beyond that, the id that has waited longest is
+        forgotten.
+    evict: which id loses its row to a new id, among those that the current batch does not hold: `lfu` the one seen
+        least often, `lru` the one last seen longest ago, `age` the one that has had its row longest; `none` evicts
+        none, and new ids read row 0 once all rows are taken.
     """
 
     admit: int = 1
@@ -42,11 +44,11 @@ class Dynamic:
 
     @property
     def rule(self) -> str:
-        """Which id loses its row, in a sentence."""
+        """The sentence that says which id loses its row."""
         return EVICTIONS[self.evict]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of host memory that the map of ids takes for each row of the table, beside the row."""
+        """Bytes of host memory that the id map takes for each row of the table, in addition to the row."""
         own = ID_BYTES + COUNT_BYTES + SLOT_BYTES + QUEUE_BYTES
         return own + (WAITING_BYTES if self.admit > 1 else 0)

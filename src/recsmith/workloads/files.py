@@ -1,4 +1,4 @@
-"""Workloads by built-in name, or from YAML, JSON, CSV, or the log of a job that ran TorchRec's planner."""
+"""Reads and writes workloads: built-in names, YAML, JSON, CSV, and logs of jobs that ran TorchRec's planner."""
 
 import csv
 import io
@@ -16,16 +16,17 @@ from recsmith.workloads.torchrec_log import find_report, refuse_log
 from recsmith.workloads.workload import Table, Workload, wrong_name
 
 SCHEMA = "recsmith/workload/1"
-WORKLOAD_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
-SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
+WORKLOAD_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite: files that begin with this schema
+# allowed directly on a table: one feature of the table's name
+SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")
 CSV_NUMBERS = ("num_embeddings", "embedding_dim", "pooling_factor", "num_poolings")
-SHOWN = 200  # characters of a row in a message
+SHOWN = 200  # most characters of a row that a message quotes
 CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection", "optimizer")
 
 
 @cache
 def _shipped() -> dict[str, str]:
-    """The files of the workloads that ship with RecSmith, by name: JSON where tables are many, as YAML takes long."""
+    """Files of the workloads shipped with RecSmith, by name; large ones are JSON, because YAML parses slowly."""
     folder = resources.files("recsmith.workloads") / "builtin"
     found = (entry.name.rpartition(".") for entry in folder.iterdir())
     return {name: f"{name}.{kind}" for name, _, kind in sorted(found) if kind in ("yaml", "json")}
@@ -39,11 +40,11 @@ def builtins() -> tuple[str, ...]:
 def load_workload(
     source: Workload | Source, *, batch_size: int | None = None, optimizer: str | None = None
 ) -> Workload:
-    """The workload of a built-in name or a file ('-' is stdin), optionally at another batch size or optimizer.
+    """The workload of a built-in name or a file ('-' is stdin), optionally with another batch size or optimizer.
 
-    A Workload is taken as it is.
+    A Workload is returned as it is, apart from these two.
 
-    CSV has no place for the two: batch_size must be given, and the optimizer is sgd unless given.
+    A CSV file holds neither of the two: batch_size must be given, and the optimizer is sgd unless given.
 
     Raises:
         UsageError: the name is unknown, or the file cannot be read.
@@ -85,7 +86,7 @@ def workload_from_raw(raw: Raw, source: str) -> Workload:
 
 
 def _body(raw: Raw, source: str) -> Raw:
-    """The fields of a workload, with short forms of tables written out."""
+    """The fields of a workload file, with the short form of tables expanded."""
     body = files.check_schema(raw, SCHEMA, source)
     tables = body.get("tables")
     if isinstance(tables, list):
@@ -94,7 +95,7 @@ def _body(raw: Raw, source: str) -> Raw:
 
 
 def _expand(table: object, source: str) -> object:
-    """The table with its short form written out as one feature."""
+    """The table with its short form expanded to one feature."""
     if not isinstance(table, dict):
         return table
     table = cast(Raw, table)
@@ -110,7 +111,7 @@ def _expand(table: object, source: str) -> object:
         rule = f"'{source}': table {name!r} has neither features nor a pooling_factor; give one of the two"
         raise CorruptFile(f"{rule}{_misspelt(table)}")
     rest = {key: value for key, value in table.items() if key not in SHORT_FORM}
-    named = isinstance(name, str) and not wrong_name(name, "table")  # else the table's own error is the one to tell
+    named = isinstance(name, str) and not wrong_name(name, "table")  # otherwise the table's own error is reported
     return {**rest, "features": [{"name": name if named else "_", **short}]}
 
 
@@ -121,7 +122,7 @@ def _misspelt(table: Raw) -> str:
 
 
 def save_workload(workload: Workload, target: Source) -> None:
-    """Write the workload's file (JSON), whole or not at all; `recsmith plan` and load_workload read it.
+    """Write a workload file (JSON), completely or not at all; `recsmith plan` and load_workload read it.
 
     Raises:
         UsageError: the target ends in .csv, which readers would take for CSV, or cannot be written.
@@ -133,7 +134,7 @@ def save_workload(workload: Workload, target: Source) -> None:
 
 
 def workload_to_raw(workload: Workload) -> Raw:
-    """Plain data of a workload, as a file holds it; tables with one feature of their own name in short form."""
+    """Plain data of a workload, as stored in a file; a table with one feature of its own name is in short form."""
     raw: Raw = {"schema": SCHEMA, **encode(workload)}
     raw["tables"] = [_shorten(table) for table in cast(list[Raw], raw["tables"])]
     return raw
@@ -148,7 +149,7 @@ def _shorten(table: Raw) -> Raw:
 
 
 def workload_schema() -> Raw:
-    """JSON Schema of a workload file, the short form of a table included."""
+    """JSON Schema of a workload file, including the short form of a table."""
     schema = files.json_schema(Workload)
     schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
     schema["required"] = ["schema", *schema["required"]]
@@ -162,7 +163,7 @@ def workload_schema() -> Raw:
 def _csv_to_raw(text: str, source: str, batch_size: int | None, optimizer: str | None) -> Raw:
     if batch_size is None:
         raise UsageError(f"'{source}' is CSV, which has no place for the batch size; add --batch-size")
-    reader = csv.reader(io.StringIO(text, newline=None), strict=True)  # lines end in LF, CRLF, or CR alone
+    reader = csv.reader(io.StringIO(text, newline=None), strict=True)  # lines end in LF, CRLF, or only CR
     try:
         header = next(reader, list[str]())
         _check_header(header, source)

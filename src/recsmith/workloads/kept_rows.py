@@ -1,10 +1,10 @@
-"""How many lookups a cache serves that keeps the rows that were read most, where these are chosen by counting.
+"""The hit rate of a cache that keeps the most read rows, when these are chosen by counting lookups.
 
-A row is kept for what it was read in the lookups that were counted, and serves later ones by its chance: rows that
-were read often by luck serve less than their counts say, and rows that nobody read are in no count.
+A row is kept for its reads among the counted lookups, and serves later lookups in proportion to its chance of being
+read. So rows read often by luck serve less than their counts suggest, and rows never read are in no count.
 
-Reads of a row of chance p in n lookups are taken as Poisson of mean n p. Of rows that were read equally often those
-that were read last stay, by the approximation of Che et al. (reuse.py).
+Reads of a row of chance p in n lookups are taken as Poisson with mean n p. Of rows with equal counts, those read last
+are kept, by the approximation of Che et al. (reuse.py).
 
 Legend: B blocks of rows that are read equally often; P points of a curve.
 """
@@ -17,16 +17,17 @@ from recsmith._types import Floats
 from recsmith.elementary import exp, expm1, log
 from recsmith.workloads.zipf import chance_of
 
-TIES = 4  # reads up to which rows of equal counts are told apart by when they were read; few have more
-RUNGS = 16  # of how far back rows of equal counts were read
-SELDOM = 30.0  # reads of the least read row after which all were read
+TIES = 4  # rows read at most this often are ranked by when they were last read; few rows are read more often
+RUNGS = 16  # points of the curve for rows of equal counts, by how long ago they were last read
+SELDOM = 30.0  # mean reads of the least read row after which all rows count as read
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """The share (P,) of later lookups that so many slots (P,) serve; both rise from 0.
+    """The share (P,) of later lookups that a cache of some slots (P,) serves; both rise from 0.
 
-    chosen: slots below which rows that come in are read less than those that stay, and make no others leave for good.
+    chosen: number of slots up to which the kept rows were read more often than rows that are newly fetched, which
+        therefore do not evict them for good.
     """
 
     slots: Floats
@@ -34,15 +35,16 @@ class KeptRows:
     chosen: float
 
     def of(self, slots: Floats) -> Floats:
-        """The share (N,) of lookups that caches of so many rows (N,) serve."""
+        """The share (N,) of lookups that caches with these numbers of rows (N,) serve."""
         return np.interp(slots, self.slots, self.share)
 
 
 def kept_rows(rows: Floats, chance: Floats, counted: float, since: float | None = None) -> KeptRows:
-    """What a cache serves whose rows are chosen by so many counted lookups.
+    """The hit rate, by cache size, of a cache whose rows are chosen by `counted` lookups.
 
-    rows, chance: of each block, how many rows it has, and the chance of each to be the one that a lookup reads (B,).
-    since: lookups after these, whose mean is told; 0 while they are counted; None for a cache that is long full.
+    rows, chance: number of rows in each block, and the chance of each row to be read by a lookup (B,).
+    since: number of lookups after the counted ones over which the hit rate is averaged; 0 for the hit rate while
+        counting; None for a cache that has long been full.
     """
     mean = log(np.maximum(counted * chance, 1e-300))
     slots, share, chosen = [0.0], [0.0], np.zeros(len(rows))
@@ -52,14 +54,14 @@ def kept_rows(rows: Floats, chance: Floats, counted: float, since: float | None 
             _ties(slots, share, rows * (often - chosen), chance, None)
         slots, share = [*slots, float((rows * often).sum())], [*share, float((rows * chance * often).sum())]
         chosen = often
-    read = slots[-2] if since == 0 else slots[-1]  # while they are counted, rows that come in were read once as well
+    read = slots[-2] if since == 0 else slots[-1]  # while counting, newly fetched rows were read once as well
     if since != 0:
         _ties(slots, share, rows * (1 - chosen), chance, since)
     return KeptRows(np.maximum.accumulate(slots), np.clip(np.maximum.accumulate(share), 0.0, 1.0), read)
 
 
 def _numbers(most: float) -> list[int]:
-    """Numbers of reads that rows are told apart by: every one of the first, and then by equal factors."""
+    """Read counts by which rows are ranked: the first ones singly, then in steps of an equal factor."""
     numbers, number = list(range(1, TIES + 2)), TIES + 1
     while number < 2 * most:
         number = -(-number * 5 // 4)
@@ -68,14 +70,14 @@ def _numbers(most: float) -> list[int]:
 
 
 def _at_least(least: int, log_mean: Floats) -> Floats:
-    """The chance (B,) of so many reads."""
+    """The chance (B,) of at least this many reads."""
     return exp(np.interp(log_mean, *chance_of(least), left=-np.inf))
 
 
 def _ties(slots: list[float], share: list[float], rows: Floats, chance: Floats, since: float | None) -> None:
-    """Add points of rows that were read equally often, of which those that were read last stay.
+    """Add points for rows read equally often, of which those read last are kept.
 
-    since: lookups from which on they could come into the cache; None: they are all there by now.
+    since: number of lookups since these rows could enter the cache; None if all have entered it by now.
     """
     base, before = slots[-1], share[-1]
     last = SELDOM / float(chance[chance > 0].min())
@@ -87,6 +89,6 @@ def _ties(slots: list[float], share: list[float], rows: Floats, chance: Floats, 
 
 
 def _while_filling(chance: Floats, back: float, since: float) -> Floats:
-    """The mean chance (B,) over `since` lookups that a row was read before, at most `back` lookups ago."""
+    """The mean chance (B,), over `since` lookups, that a row was read before, at most `back` lookups ago."""
     once = np.maximum(chance * since, 1e-300)
     return 1 + expm1(-chance * back) / once - exp(-chance * back) * (1 - back / since)

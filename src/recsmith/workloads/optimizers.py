@@ -1,6 +1,6 @@
-"""The sparse optimizers of TorchRec: where their code is, what they are told, and what each keeps beside the weights.
+"""The sparse optimizers of TorchRec: their classes, their settings, and the states that each keeps besides weights.
 
-Everything that RecSmith knows of an optimizer of tables stands here, so that another one enters in one place.
+Everything that RecSmith knows about a table optimizer is in this module, so that a new one is added in one place.
 """
 
 from typing import Literal
@@ -10,7 +10,8 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 
 OptimizerName = Literal["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"]
-StateShape = Literal["element-wise", "row-wise", "scalar"]  # a number for each weight, for each row of a shard, or one
+# one number for each weight, for each row of a shard, or in all
+StateShape = Literal["element-wise", "row-wise", "scalar"]
 
 
 @noun
@@ -18,18 +19,21 @@ class Optimizer:
     """A sparse optimizer that FBGEMM fuses into the backward kernel.
 
     Args:
-        name: RecSmith's name of it.
-        torch_class: its class without fusion, 'module:Class'; apply_optimizer_in_backward takes it for the fused one.
-        fbgemm_name: of EmbOptimType; other_names: further ones, in lower case.
-        settings: what it is told beside its learning rate. weight_decay is FBGEMM's, which shrinks rows that are looked
-            up, apart from the gradient.
-        fused_states: fp32 numbers that FBGEMM keeps, by name. Column shards keep row-wise ones each, and so train
+        name: its name in RecSmith.
+        torch_class: its class without fusion, 'module:Class', from which apply_optimizer_in_backward derives the fused
+            one.
+        fbgemm_name: its name in EmbOptimType; other_names: further names, in lower case.
+        settings: its settings in addition to the learning rate. weight_decay is FBGEMM's, which shrinks the rows that
+            are
+            looked up, separately from the gradient.
+        fused_states: fp32 states that FBGEMM keeps, by name. Each column shard keeps its own row-wise states, and so
+            trains
             differently from the unsharded table.
-        copied_states: what the class without fusion keeps, of tables that every rank has whole.
-        on_cpu: FBGEMM's CPU kernels train it, so that it can be measured and verified without a GPU.
-        copies: it trains tables that every rank has whole as it trains sharded ones: without fusion it leaves rows
-            alone that are not looked up.
-        splits: it trains tables whose rows lie in two halves of 16 bits (`rows: split` of a run).
+        copied_states: states that the class without fusion keeps, for tables replicated on every rank.
+        on_cpu: FBGEMM's CPU kernels implement it, so that it can be measured and verified without a GPU.
+        copies: it trains replicated tables as it trains sharded ones: without fusion, it leaves rows unchanged that are
+            not looked up.
+        splits: it trains tables whose rows are stored as two halves of 16 bits (`rows: split` of a run).
     """
 
     name: OptimizerName
@@ -45,17 +49,17 @@ class Optimizer:
 
     @property
     def element_states(self) -> int:
-        """Numbers that it keeps for each weight."""
+        """Numbers of optimizer state for each weight."""
         return sum(shape == "element-wise" for shape in self.fused_states.values())
 
     @property
     def row_states(self) -> int:
-        """Numbers that it keeps for each row of a shard."""
+        """Numbers of optimizer state for each row of a shard."""
         return sum(shape == "row-wise" for shape in self.fused_states.values())
 
     @property
     def is_row_wise(self) -> bool:
-        """Whether it keeps a statistic of each row of a shard."""
+        """Whether the optimizer keeps a statistic for each row of a shard."""
         return self.row_states > 0
 
 
@@ -99,20 +103,21 @@ OPTIMIZERS: dict[str, Optimizer] = {
 CPU_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.on_cpu)
 COPYING_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.copies)
 SPLIT_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.splits)
-SYNCED_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(  # whose state TorchRec averages over replicas: none, or `sum`
+# optimizers whose state TorchRec averages over replicas: none, or `sum`
+SYNCED_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(
     each.name for each in OPTIMIZERS.values() if set(each.copied_states) <= {"step", "sum"}
 )
-OPTIMIZER_NAMES: tuple[str, ...] = tuple(OPTIMIZERS)  # arrays hold places in it
+OPTIMIZER_NAMES: tuple[str, ...] = tuple(OPTIMIZERS)  # arrays hold optimizers as indices into this tuple
 
 
 def named_optimizer(word: str) -> Optimizer | None:
-    """The optimizer of RecSmith's name or of FBGEMM's, in upper or lower case; None where there is none."""
+    """The optimizer with this name in RecSmith or FBGEMM, in upper or lower case; None if there is none."""
     low = word.lower()
     return next((each for each in OPTIMIZERS.values() if low == each.name or low in each.other_names), None)
 
 
 def find_optimizer(name: str) -> Optimizer:
-    """The optimizer of RecSmith's name; UsageError with the nearest one where there is none."""
+    """The optimizer with this RecSmith name; UsageError that suggests the nearest name if there is none."""
     if name not in OPTIMIZERS:
         raise UsageError(f"no optimizer is called '{name}'{did_you_mean(name, list(OPTIMIZERS))}")
     return OPTIMIZERS[name]

@@ -1,8 +1,8 @@
-"""How much of a table's lookups, and of the different rows that they read, falls on ranges of its rows.
+"""The share of a table's lookups, and of the different rows that they read, in ranges of its rows.
 
-Where lookups were counted by blocks of rows, a range has those of its blocks, and of a block that it shares, its part.
-Where they were not, hot rows are taken to be scattered, as hashed ids are: then equal blocks are equally busy. Or they
-are taken to lie in front, as ids that go by frequency: then the first rows are those that the access profile calls hot.
+If lookups were counted by blocks of rows, a range has those of its blocks, and a proportional part of a block that it
+shares. If not, hot rows are assumed to be scattered, as with hashed ids, so that equal blocks are equally busy; or in
+front, as with ids ordered by frequency, so that the first rows are the hot ones of the access profile.
 
 Legend: E ends of ranges, in rows from the first; B blocks.
 """
@@ -22,7 +22,7 @@ from recsmith.workloads.reuse import TINY, Reuse
 from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
-SINGLE, LONGER = 64, 256  # rows that a law tells apart one by one, and ranges of rows beyond them
+SINGLE, LONGER = 64, 256  # rows that a law lists one by one, and ranges of rows after them
 EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all reuse bins but the last: 1, 2, 4 ... 32768
 
 
@@ -34,9 +34,9 @@ class Busiest(NamedTuple):
 
 
 def hot_rows_of(table: Table, assumed: HotRows | None) -> HotRows | None:
-    """Where the hot rows of a table are taken to lie; None where lookups were counted by blocks.
+    """Where the hot rows of a table are assumed to be; None if lookups were counted by blocks.
 
-    assumed: of tables that do not say, such as the workload's.
+    assumed: for tables that do not say, such as the workload's.
     """
     access = table.access
     if access is not None and access.block_lookups is not None:
@@ -45,20 +45,20 @@ def hot_rows_of(table: Table, assumed: HotRows | None) -> HotRows | None:
 
 
 def block_ends(rows: int, blocks: int) -> Floats:
-    """Where TorchRec's blocks of ceil(rows / blocks) rows end, and where the first begins (B + 1,)."""
+    """The start of the first and the ends of all of TorchRec's blocks of ceil(rows / blocks) rows (B + 1,)."""
     return np.minimum(np.arange(blocks + 1) * -(-rows // blocks), rows).astype(np.float64)
 
 
 def equal_ends(rows: int, blocks: int) -> Floats:
-    """Where equal blocks end, and where the first begins (B + 1,): row i is in block i B // rows."""
+    """The start of the first and the ends of all equal blocks (B + 1,): row i is in block i B // rows."""
     numbers: Ints = np.arange(blocks + 1, dtype=np.int64)
     return (-(-numbers * rows // blocks)).astype(np.float64)
 
 
 def lookups_before(table: Table, ends: Floats, assumed: HotRows | None = None, reuse: Reuse | None = None) -> Floats:
-    """The share (0..1) of a table's lookups that read rows before these (E,).
+    """The share (0..1) of a table's lookups that read rows before each end (E,).
 
-    reuse: of the table alone, where it is at hand.
+    reuse: the reuse of this table alone, if already computed.
     """
     where, access = hot_rows_of(table, assumed), table.access
     if where == "scattered":
@@ -71,12 +71,12 @@ def lookups_before(table: Table, ends: Floats, assumed: HotRows | None = None, r
 
 
 def _counted_before(amounts: tuple[float, ...], rows: int, ends: Floats) -> Floats:
-    """The share of amounts of equal blocks, as `count_blocks` has them, of the rows before these (E,)."""
+    """The share, before each end (E,), of amounts counted by equal blocks, as `count_blocks` returns them."""
     return _interpolated(ends, equal_ends(rows, len(amounts)), _sums(amounts))
 
 
 def _interpolated(at: Floats, places: Floats, values: Floats) -> Floats:
-    """Values at some points, from those at places in rising order, along straight lines."""
+    """Values at some points, interpolated linearly from values at places in rising order."""
     found: Floats = np.interp(at, places, values)
     return found
 
@@ -84,15 +84,16 @@ def _interpolated(at: Floats, places: Floats, values: Floats) -> Floats:
 def unique_before(
     table: Table, ends: Floats, lookups: float, assumed: HotRows | None = None, reuse: Reuse | None = None
 ) -> Floats:
-    """How many different rows before these (E,) so many lookups of a table read; reuse as in `lookups_before`.
+    """The number of different rows before each end (E,) that `lookups` lookups of a table read.
 
-    Where different rows were not counted by blocks, they are taken to lie as the lookups do.
+    reuse: as in `lookups_before`. If different rows were not counted by blocks, they are assumed to be spread as the
+        lookups.
     """
     reuse, access = reuse or Reuse.of((table,)), table.access
     total = reuse.unique_rows(np.zeros(1, dtype=np.int64), np.array([lookups]))
     before = lookups_before(table, ends, assumed, reuse)
     if hot_rows_of(table, assumed) == "in_front":
-        if reuse.counted[0] > 0:  # the rows that were read are the first ones
+        if reuse.counted[0] > 0:  # the rows read are the first ones
             return np.minimum(ends, total)
         return np.where(ends > 0, zipf_unique_rows(reuse.zipf, np.maximum(ends, 1.0), lookups * before), 0.0)
     if access is not None and access.block_unique_rows is not None:
@@ -103,9 +104,9 @@ def unique_before(
 def busiest_block(
     table: Table, reuse: Reuse, blocks: int, lookups: float, assumed: HotRows | None = None
 ) -> Busiest | None:
-    """The busiest of TorchRec's blocks when a step has so many lookups; None where all are equally busy.
+    """The busiest of TorchRec's row blocks for `lookups` lookups per step; None if all are equally busy.
 
-    reuse: of the table alone.
+    reuse: the reuse of this table alone.
     """
     if hot_rows_of(table, assumed) == "scattered" or blocks == 1:
         return None
@@ -117,13 +118,14 @@ def busiest_block(
 def busiest_blocks(
     tables: Sequence[Table], reuse: Reuse, table: Ints, blocks: Floats, lookups: Floats, assumed: HotRows | None = None
 ) -> tuple[Floats, Floats]:
-    """Shares of lookups, and of different rows, of the busiest of so many of TorchRec's blocks (N,) of tables.
+    """Shares of lookups, and of different rows, of the busiest of `blocks` TorchRec row blocks (N,) of tables.
 
-    table: by index (N,), each with hot rows that are not scattered. lookups: of all blocks in a step (N,). reuse: of
-    the tables. No block has more different rows than rows, and than lookups.
+    table: table indices (N,), of tables whose hot rows are not scattered. lookups: lookups of all blocks in a step
+        (N,). reuse: the reuse of the tables. A block has at most as many different rows as it has rows, and as it has
+        lookups.
     """
     rows = reuse.rows[table]
-    ends = np.ceil(rows / blocks)  # of the first block, which with hot rows in front is the busiest
+    ends = np.ceil(rows / blocks)  # end of the first block, which is the busiest if hot rows are in front
     total = reuse.unique_rows(table, lookups)
     front = np.array([hot_rows_of(each, assumed) == "in_front" for each in tables], dtype=bool)[table]
     shares, unique = np.ones(len(table)), total.copy()
@@ -144,9 +146,9 @@ def busiest_blocks(
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What was counted of a table by K blocks: sums of lookups, and of different rows, before their ends (K + 1,).
+    """The counts of a table by K blocks: cumulative shares of lookups, and of different rows, at their ends (K + 1,).
 
-    more: how much busier the busiest of 1, 2, 4, 8, ... equal blocks of a batch is than that of all batches.
+    more: ratio of the busiest share in a batch to the busiest share over all batches, for 1, 2, 4, 8, ... equal blocks.
     """
 
     rows: int
@@ -165,16 +167,16 @@ class _Counted:
         unique = lookups if access.block_unique_rows is None else _sums(access.block_unique_rows)
         more = [1.0]
         for halvings, share in enumerate(access.busiest_lookups or (), 1):
-            each, rest = divmod(len(access.block_lookups), 2**halvings)  # counted blocks of one
+            each, rest = divmod(len(access.block_lookups), 2**halvings)  # counted blocks in one of these blocks
             whole = lookups[::each] if not rest else _interpolated(equal_ends(rows, 2**halvings), ends, lookups)
             more.append(share / float((whole[1:] - whole[:-1]).max()))
         return cls(rows, ends, lookups, unique, np.array(more))
 
     def busiest(self, blocks: int) -> tuple[float, float]:
-        """The shares of TorchRec's busiest block, of a batch.
+        """The shares of lookups and of different rows of the busiest of TorchRec's blocks in a batch.
 
-        How much busier it is than that of all batches lies along straight lines over halvings; the smallest counted
-        blocks are read evenly.
+        The ratio of a batch's busiest share to that over all batches is interpolated linearly over halvings. Within the
+        smallest counted blocks, reads are assumed to be even.
         """
         cut = block_ends(self.rows, blocks)
         more = _interpolated(_halvings(blocks), np.arange(len(self.more), dtype=np.float64), self.more)
@@ -183,7 +185,7 @@ class _Counted:
 
 
 def busiest_deviation(table: Table, blocks: int) -> float:
-    """The standard deviation between batches of the share of lookups in the busiest of so many blocks; 0 if unknown."""
+    """The standard deviation between batches of the lookup share of the busiest of `blocks` blocks; 0 if unknown."""
     counted = table.access.busiest_deviation if table.access is not None else None
     if counted is None or blocks == 1:
         return 0.0
@@ -193,7 +195,7 @@ def busiest_deviation(table: Table, blocks: int) -> float:
 
 @cache
 def _halvings(blocks: int) -> Floats:
-    """How often all rows are halved to be so many blocks."""
+    """The number of halvings, maybe fractional, that divide all rows into this many blocks."""
     return log2(np.array([float(blocks)]))
 
 
@@ -203,12 +205,12 @@ def _sums(amounts: tuple[float, ...]) -> Floats:
 
 
 def _most(cut: Floats, ends: Floats, sums: Floats) -> float:
-    """The largest share of a range between cuts, from sums before ends."""
+    """The largest share of a range between cuts, from cumulative shares at ends."""
     return float(np.diff(_interpolated(cut, ends, sums)).max())
 
 
 def range_zipf(table: Table, ends: Floats, lookups: float, assumed: HotRows | None = None) -> Floats:
-    """The exponents (E - 1,) at which ranges of rows, as tables of their own, read as many different rows as they do.
+    """Zipf exponents (E - 1,) at which ranges of rows, as tables of their own, read as many different rows as now.
 
     lookups: of the whole table. Ranges that are hardly read have the exponent of the table.
     """
@@ -222,10 +224,10 @@ def range_zipf(table: Table, ends: Floats, lookups: float, assumed: HotRows | No
 
 
 def law_of(table: Table, assumed: HotRows | None = None) -> tuple[Floats, Floats]:
-    """(ends, shares) (E,): the share of lookups before each of these rows, from 0 to all, fine enough to draw rows by.
+    """(ends, shares) (E,): the share of lookups before each of these rows, from 0 to all, fine enough to draw rows.
 
-    Within a counted block the first rows are the hottest, by a Zipf law that reads as many different rows as counted;
-    where different rows were not counted by blocks, by the exponent of the table.
+    Within a counted block the first rows are the hottest, by the Zipf law that reads as many different rows as counted.
+    If different rows were not counted by blocks, the exponent of the table is used.
     """
     access, rows = table.access, table.num_embeddings
     if access is None or access.block_lookups is None:
@@ -247,23 +249,24 @@ def law_of(table: Table, assumed: HotRows | None = None) -> tuple[Floats, Floats
 
 
 def _steps(rows: float) -> Floats:
-    """Ends of ranges from no row to all rows: of single rows first, then each longer by the same factor."""
+    """Ends of ranges from no row to all rows: single rows first, then ranges that grow by a constant factor."""
     single = min(rows, SINGLE)
     longer = np.geomspace(single, rows, LONGER)[1:] if rows > single else np.zeros(0)
     return np.unique(np.concatenate([np.arange(single + 1, dtype=np.float64), np.rint(longer)]))
 
 
 def draw_rows(law: tuple[Floats, Floats], uniform: Floats) -> Ints:
-    """The rows (N,) of uniform numbers from 0 to below 1, by a law of `law_of`."""
+    """The rows (N,) that uniform numbers in [0, 1) select, by a law of `law_of`."""
     ends, shares = law
     found = _interpolated(uniform * shares[-1], shares, ends).astype(np.int64)
     return np.minimum(found, int(ends[-1]) - 1)
 
 
 def access_of_ids(ids: Ints, rows: int, ends: Sequence[int] = ()) -> AccessProfile | None:
-    """How often the rows of a table were read, and where they lie, of the ids of some batches; None without any id.
+    """The access profile counted from the ids of some batches; None without ids.
 
-    ends: where batches end within ids; without them all are one batch. Reads of a row are counted over all of them.
+    ends: where batches end within ids; without them, all ids are one batch. Reads of a row are counted over all
+        batches.
     """
     if not len(ids):
         return None
@@ -281,7 +284,7 @@ def access_of_ids(ids: Ints, rows: int, ends: Sequence[int] = ()) -> AccessProfi
 
 
 def blocks_of(rows: int) -> int:
-    """How many equal blocks of a table are counted."""
+    """The number of equal blocks of a table that are counted."""
     return min(BLOCKS, rows)
 
 

@@ -1,7 +1,7 @@
-"""Sampled workloads: tables like those of a production model, any number of them.
+"""Samples workloads with any number of tables like those of a production model.
 
-The population that they are drawn from is distilled from a public sharding report; its figures are in population.yaml.
-`benchmarks/table_population.py` distils them and shows how well they fit.
+The population from which tables are drawn is distilled from a public sharding report; its figures are in
+population.yaml. `benchmarks/table_population.py` distils them and shows how well they fit.
 
 Legend: N tables, n tables of a kind, Q quantile levels.
 """
@@ -25,15 +25,15 @@ from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 from recsmith.workloads.workload import MOST_TABLES, Feature, Table, Workload
 
 LARGEST_SEED = 2**63
-BATCH_SIZE = 8192  # samples of a device and step, unless another is given
-POOL_TABLES, POOL_SEED = 856, 0  # of the pool that benchmarks share: as many tables as Meta's published data set has
+BATCH_SIZE = 8192  # samples per device and step, unless given
+POOL_TABLES, POOL_SEED = 856, 0  # pool shared by benchmarks: as many tables as in Meta's published data set
 POOL_SHA256 = "da9ccc7fe032212430b185b45dcf5614dfe27916382adc45ddccd40d7cc3cc1f"
 """SHA-256 of the file that `recsmith workload sample --tables 856 --seed 0` prints."""
 STRIDES = np.array([0.8566748838545029, 0.7338918566271259, 0.6287067210378086, 0.53859725722361])
 """Per table, of its kind, dim, rows and pooling: 1.1673039782614187 ** -1 .. -4, powers of the root of x^5 = x + 1
 (Roberts' extension of the golden ratio), whose multiples fill the cube evenly."""
-LEAST_POOLING = 1e-3  # ids per sample; the report rounds to three decimals, so its 0.000 stands for less than this
-SMALLEST = 2.0**-53  # in place of a uniform number of 0, which has no normal quantile
+LEAST_POOLING = 1e-3  # ids per sample; the report rounds to three decimals, so its 0.000 means less than this
+SMALLEST = 2.0**-53  # replaces a uniform number of 0, which has no normal quantile
 
 
 def sample_workload(
@@ -46,8 +46,8 @@ def sample_workload(
 ) -> Workload:
     """A workload of tables like those of a production model: rows, dims, pooling factors and Zipf exponents.
 
-    The same seed gives the same tables on every machine, and the first tables of a longer sample are those of a shorter
-    one. Tables are fp32, sum-pooled, with one pooling a sample. Tables above `max_bytes` of weights are passed over.
+    The same seed gives the same tables on every machine, and a shorter sample is the beginning of a longer one. Tables
+    are fp32, sum-pooled, with one pooling per sample. Tables whose weights exceed `max_bytes` are skipped.
 
     Raises:
         UsageError: tables or seed is out of range, no optimizer has that name, or no table is as small as max_bytes.
@@ -100,7 +100,7 @@ def _table(index: int, rows: int, dim: int, pooling: float, zipf: float) -> Tabl
 
 @noun
 class TableKind:
-    """Tables of some dims: how many of each the report has, and the quantiles of their rows and pooling factors.
+    """Tables grouped by dim: how many tables of each dim the report has, and quantiles of rows and pooling factors.
 
     rows, pooling: (Q,) quantiles at even levels from 0 to 1; between them their logarithms are interpolated.
     correlation: of the Gaussian copula that couples rows and pooling.
@@ -122,10 +122,10 @@ class TableKind:
 
 @noun
 class AccessRule:
-    """The Zipf exponent of a table, from how often a batch of `batch_size` samples reads its rows on average.
+    """The Zipf exponent of a table, derived from the mean reads per row in a batch of `batch_size` samples.
 
-    zipf = intercept - slope * log10(ids of the batch / rows), limited to lowest .. highest. That exponents follow
-    the reads per row is assumed, not measured; the numbers are fitted to published counts of whole batches.
+    zipf = intercept - slope * log10(ids of the batch / rows), limited to lowest .. highest. That exponents follow the
+    reads per row is assumed, not measured; the numbers are fitted to published counts of whole batches.
     """
 
     batch_size: int
@@ -135,14 +135,14 @@ class AccessRule:
     highest: float
 
     def zipf(self, rows: Floats, pooling: Floats) -> Floats:
-        """Exponents (N,), in steps of 0.001, of rows and pooling factors (N,)."""
+        """Exponents (N,), in steps of 0.001, for rows and pooling factors (N,)."""
         exponents = self.intercept - self.slope * log10(self.batch_size * pooling / rows)
         return np.round(np.clip(exponents, self.lowest, self.highest), 3)
 
 
 @noun
 class TablePopulation:
-    """The tables of a production model, as distributions that tables are drawn from."""
+    """The tables of a production model, as distributions from which tables are drawn."""
 
     source: str
     kinds: tuple[TableKind, ...]
@@ -158,7 +158,7 @@ class TablePopulation:
         return drawn
 
     def sample(self, tables: int, seed: int, max_bytes: float = math.inf) -> Floats:
-        """Rows, dims and pooling factors (3, N) of the first N tables of a seed that weigh at most max_bytes."""
+        """Rows, dims and pooling factors (3, N) of the first N tables of a seed whose weights are at most max_bytes."""
         shift = np.random.default_rng(seed).random(len(STRIDES))
         sampled, tried = np.empty((3, 0)), 0
         while sampled.shape[1] < tables:
@@ -175,30 +175,30 @@ class TablePopulation:
 
 @cache
 def table_population() -> TablePopulation:
-    """The population that ships with RecSmith (population.yaml)."""
+    """The population shipped with RecSmith (population.yaml)."""
     file = resources.files("recsmith.workloads") / "population.yaml"
     return decode(TablePopulation, parse_yaml(file.read_text("utf-8"), file.name), file.name)
 
 
 def _choose(weights: tuple[int, ...] | list[int], uniform: Floats) -> Ints:
-    """Positions in `weights` (n,), each as often as its weight says, from uniform numbers (n,)."""
+    """Positions in `weights` (n,), drawn in proportion to the weights, from uniform numbers (n,)."""
     shares: Ints = np.cumsum(weights)
     return np.searchsorted(shares, uniform * float(shares[-1]), side="right").astype(np.int64)
 
 
 def _quantile(values: tuple[float, ...], level: Floats) -> Floats:
-    """The value at each level (n,): logarithms of the quantiles are interpolated linearly."""
+    """The value at each quantile level (n,); the logarithms of the quantiles are interpolated linearly."""
     return exp(np.interp(level, np.linspace(0.0, 1.0, len(values)), log(values)))
 
 
 def _couple(first: Floats, second: Floats, correlation: float) -> Floats:
-    """Uniform numbers (n,), coupled to `first` by a Gaussian copula."""
+    """Uniform numbers (n,) coupled to `first` by a Gaussian copula."""
     normal = NormalDist()
     score = correlation * _scores(first) + np.sqrt(1 - correlation**2) * _scores(second)
     return np.array([normal.cdf(each) for each in score.tolist()])
 
 
 def _scores(uniform: Floats) -> Floats:
-    """Standard normal quantiles (n,) of uniform numbers; 0 is taken as the smallest number that is drawn."""
+    """Standard normal quantiles (n,) of uniform numbers; 0 is replaced by the smallest number that can be drawn."""
     normal = NormalDist()
     return np.array([normal.inv_cdf(each) for each in np.maximum(uniform, SMALLEST).tolist()])

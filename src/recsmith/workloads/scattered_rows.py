@@ -1,9 +1,9 @@
-"""Rows of a table scattered to other places, so that rows which lie side by side, hot ones first of all, lie far apart.
+"""Scatters the rows of a table, so that adjacent rows, above all the hot ones in front, are far apart.
 
-TorchRec splits rows in blocks in their order alone. A table whose ids are scattered before they reach it is therefore
-split as if its rows were scattered. Row i goes to i * step modulo the rows, where the step is next to the golden part
-of the rows and has no divisor in common with them: each row has its own place, and the first ones are spread over any
-number of blocks about as evenly as they can be.
+TorchRec splits rows into blocks only in their order. A table whose ids are scattered before they reach it is therefore
+split as if its rows were scattered. Row i moves to i * step modulo the rows. The step is near the golden ratio of the
+rows and has no divisor in common with them: each row has its own place, and the first rows are spread over any number
+of blocks about as evenly as possible.
 """
 
 import math
@@ -17,27 +17,27 @@ from recsmith.workloads.access import HotRows
 from recsmith.workloads.row_blocks import blocks_of, law_of
 from recsmith.workloads.workload import Table
 
-GOLDEN = (math.sqrt(5) - 1) / 2  # of all rows, from one place to the next: its multiples fill a table evenly
-MOST_ROWS = 2**31  # of a table whose rows are scattered: products of a row and the step stay below 2 ** 62
-LONG = 64  # rows: a longer range of rows is taken to be spread evenly
+GOLDEN = (math.sqrt(5) - 1) / 2  # step as a share of all rows; its multiples fill a table evenly
+MOST_ROWS = 2**31  # most rows of a scattered table: products of a row and the step are below 2 ** 62
+LONG = 64  # rows: a longer range of rows is assumed to be spread evenly
 
 
 @cache
 def scattering_step(rows: int) -> int:
-    """How far apart two rows are scattered that lie side by side."""
+    """The distance to which two adjacent rows are scattered."""
     return next(step for step in range(max(1, round(rows * GOLDEN)), 0, -1) if math.gcd(step, rows) == 1)
 
 
 def scatter(ids: Ints, rows: int) -> Ints:
-    """The places of rows (n,), each its own."""
+    """The places to which rows (n,) are scattered; each row has its own."""
     return ids * scattering_step(rows) % rows
 
 
 def scattered_blocks(table: Table, assumed: HotRows | None = None) -> tuple[float, ...]:
-    """The shares of lookups of equal blocks, as `block_lookups` has them, once the table's rows are scattered.
+    """The shares of lookups of equal blocks after scattering the table's rows, in the form of `block_lookups`.
 
-    How often single rows are read follows from a Zipf law or from reuse bins, where there are some: once they are
-    scattered, it no longer matters where they lay. assumed: where hot rows lie in tables that do not say.
+    Reads of single rows follow from the Zipf law or the reuse bins, if there are any: after scattering, the original
+    places no longer matter. assumed: where hot rows are in tables that do not say.
     """
     rows, blocks, access = table.num_embeddings, blocks_of(table.num_embeddings), table.access
     if access is not None and (access.zipf is not None or access.reuse_bins is not None):

@@ -1,8 +1,9 @@
-"""Finds the report of TorchRec's planner in the log of a job, whatever the job's logger and launcher write around it.
+"""Finds the report of TorchRec's planner in a job's log, whatever the job's logger and launcher add to the lines.
 
-EmbeddingStats.log (torchrec 1.8, distributed/planner/stats.py) calls the logger once a row. So each row of a report has
-the prefix of the job's logger and launcher, and rows of other ranks may stand between. A report is a frame of '#', a
-title row, rows that begin and end with '#', and the frame again; its row 'Batch Size' follows the table of parameters.
+EmbeddingStats.log (torchrec 1.8, distributed/planner/stats.py) calls the logger once per row. So each row of a report
+has the prefix of the job's logger and launcher, and rows of other ranks may be interleaved. A report is a frame of '#',
+a title row, rows that begin and end with '#', and the frame again; its row 'Batch Size' follows the table of
+parameters.
 """
 
 import re
@@ -15,41 +16,44 @@ from recsmith.workloads.torchrec_report import BATCH_ROW, ReportRows
 _TITLE = "--- Planner Statistics ---"
 _TITLE_ROW = re.compile(rf"#[ \t]*{_TITLE}")
 _BARE_TITLE_ROW = re.compile(rf"^{_TITLE_ROW.pattern}", re.MULTILINE)
-_BARE_TITLE_WITHIN = 20_000  # characters; a text that begins with '#' is a bare report if its title comes that early
+_BARE_TITLE_WITHIN = 20_000  # characters; a text that begins with '#' is a bare report if its title is within these
 _OWN_SCHEMA = re.compile(r"""^[{ \t]{0,80}["']?schema["']?[ \t]*:[ \t]*["']?recsmith/""", re.MULTILINE)
 _OWN_START = re.compile(
     r"""(?:[ \t]*(?:#[^\n]*)?\n)*+(?:\{|---|["']?\w+["']?[ \t]*:(?:\s|$))"""
 )  # comments, then a key
 _LOG_NAMES = (".log", ".out", ".err", ".txt")
-_LARGE = 2**20  # characters; a larger text without a key of its own form is called a log, as YAML would take minutes
-_LONGEST_PREFIX = 1000  # characters before a row, bounds the work on one line; launchers write below 200
-_LONGEST_GAP = 20_000  # lines between rows, as of 4,096 ranks and others; after more, an unfinished report has ended
-_PREFIX_HASHES = 16  # '#' that a prefix may hold, for the same reason
+# characters; a larger text without a key of RecSmith's files is treated as a log, as YAML would take minutes
+_LARGE = 2**20
+_LONGEST_PREFIX = 1000  # characters before a row; bounds the work on one line; launchers write below 200
+# lines between two rows, as with 4,096 ranks or more; after more lines, an unfinished report has ended
+_LONGEST_GAP = 20_000
+_PREFIX_HASHES = 16  # most '#' in a prefix; bounds the work on one line
 _TIME = re.compile(
     r"\d{4}[-/.]\d\d[-/.]\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?|(?<=[IWEF])\d{4}(?= )|\d{9,}(?:\.\d+)?"
 )  # dates, times of day, the month and day of glog, seconds since 1970
 _ROW_START = re.compile(r"(?<!#)#")
 _NUMBER = re.compile(r" *\d+")
-_COLOUR = re.compile(r"(?:\x1b|\\u001b)(?:\[[0-9;:?]*[A-Za-z]|\([AB0])")  # \u001b: as logs in JSON write the escape
-_RULE = "#" * 20  # a line of a frame ends with as many at least; TorchRec's frames have 90 or more (MIN_WIDTH)
+_COLOUR = re.compile(r"(?:\x1b|\\u001b)(?:\[[0-9;:?]*[A-Za-z]|\([AB0])")  # \u001b: how JSON logs write the escape
+_RULE = "#" * 20  # a line of a frame ends with at least this; TorchRec's frames have 90 or more (MIN_WIDTH)
 _CUT_ROW = re.compile(r"^[^#\n]*#[ \t]*Parameter Info:[^#\n]*\n", re.MULTILINE)
 _FRAME_BEFORE = re.compile(rf"^.*{_RULE}[ \t]*$", re.MULTILINE)
-_LONGEST_ROW = 16  # frames; lists of ranks make rows longer than the frame, and a whole log of full lines is no row
+# in frame lengths; lists of ranks make rows longer than the frame, but a whole log of full lines is no row
+_LONGEST_ROW = 16
 
 
 def find_report(text: str, source: str) -> str | None:
-    """The rows of the planner report that a text holds, without prefixes; None where it holds none.
+    """The rows of the planner report that a text contains, without prefixes; None if it contains none.
 
-    Of several different reports the last is taken, with a warning. A bare report is given back as it is.
+    If the reports differ, the last is used, with a warning. A bare report is returned unchanged.
 
     Raises:
-        CorruptFile: the report or its lines are cut off, or its rows are mixed with those of another one.
+        CorruptFile: the report or its lines are cut off, or its rows are mixed with those of another report.
     """
     if _is_bare(text):
         _refuse_incomplete(text, source)
         return text
     if _OWN_START.match(text) and _OWN_SCHEMA.search(text):
-        return None  # a file of RecSmith, whatever its comments hold
+        return None  # a RecSmith file, even if its comments contain a report
     lines = plain_lines(text, _TITLE)
     reports = _Scan(_TIME).read(lines) if _TITLE in lines else []
     if reports and all(report.trouble() for report in reports):
@@ -61,7 +65,7 @@ def find_report(text: str, source: str) -> str | None:
 
 
 def _is_bare(text: str) -> bool:
-    """Whether a text begins with a report that is its only one and has no other lines up to its batch size."""
+    """Whether a text starts with its only report, and has no other lines up to the report's batch size."""
     start = text.lstrip()[:_BARE_TITLE_WITHIN]
     if start[:1] != "#" or "\r" in text or text.count(_TITLE) > 1:
         return False
@@ -72,7 +76,7 @@ def _is_bare(text: str) -> bool:
 
 
 def _refuse_incomplete(text: str, source: str) -> None:
-    """Refuse a bare report that shows fewer tables than it counts, as those within a log are refused."""
+    """Raise CorruptFile for a bare report with fewer tables than it counts, as for reports in a log."""
     rows = [line for line in text.splitlines() if line.strip()]
     report = ReportRows(first=1, last=len(rows), rows=rows)
     if report.trouble():
@@ -80,7 +84,7 @@ def _refuse_incomplete(text: str, source: str) -> None:
 
 
 def _refuse_cut_lines(text: str, source: str) -> None:
-    """Refuse a report whose lines a logger or shipper cut: its rows lack the '#' that closes each."""
+    """Raise CorruptFile if a logger or log shipper cut the report's lines, so that rows lack their closing '#'."""
     row = _CUT_ROW.search(text)
     frame = _FRAME_BEFORE.search(text, max(0, row.start() - _LONGEST_GAP), row.start()) if row else None
     if row is not None and frame is not None:
@@ -96,7 +100,7 @@ def _refusal(source: str, report: ReportRows) -> str:
 
 
 def _last(reports: list[ReportRows], source: str) -> ReportRows:
-    """The last report, with a warning where others differ from it."""
+    """The last report, with a warning if other reports differ from it."""
     last = reports[-1]
     if last.trouble():
         raise CorruptFile(_refusal(source, last))
@@ -116,10 +120,10 @@ def _last(reports: list[ReportRows], source: str) -> ReportRows:
 
 
 class _Scan:
-    """Finds all reports of a text in one pass; lines are looked at only while a report is unfinished.
+    """Finds all reports of a text in one pass; lines are examined only while a report is unfinished.
 
-    volatile: what is masked in the prefixes of rows: times, so that the rest tells the ranks of a job apart, or all
-    numbers, for loggers that count lines or milliseconds.
+    volatile: pattern masked in the prefixes of rows: times, so that the rest distinguishes the ranks of a job; or all
+        numbers, for loggers that count lines or milliseconds.
     """
 
     def __init__(self, volatile: re.Pattern[str]) -> None:
@@ -129,7 +133,7 @@ class _Scan:
         self.newest = 0  # number of the last line that was a row
 
     def read(self, text: str) -> list[ReportRows]:
-        """The reports, in order of their titles."""
+        """The reports, in the order of their titles."""
         start, number = 0, 1
         while start < len(text):
             if number - self.newest > _LONGEST_GAP:
@@ -148,7 +152,7 @@ class _Scan:
         return self.reports
 
     def take(self, line: str, number: int) -> None:
-        """Add a line to the report that it belongs to, or begin one, or pass it over."""
+        """Add a line to its report if it is a row, start a report if it is a title, or skip it."""
         title = _TITLE_ROW.search(line) if _TITLE in line else None
         if title and title.start() <= _LONGEST_PREFIX:
             report = ReportRows(number, number, [_row(line[title.start() :])])
@@ -171,7 +175,7 @@ class _Scan:
 
 
 def _row(text: str) -> str:
-    """A row up to its closing '#': structured logs go on behind it."""
+    """A row up to its closing '#', after which structured logs continue."""
     end = text.rfind("#")
     return text[: end + 1] if end else text.rstrip()
 
@@ -180,12 +184,12 @@ def _row(text: str) -> str:
 
 
 def refuse_log(text: str, source: str, keys: str) -> None:
-    """Refuse a log without a report at once, before it is taken for YAML, which would be slow to parse.
+    """Raise CorruptFile for a log without a report, before it is parsed as YAML, which would be slow.
 
-    keys: names, parted by '|', one of which is a key of every JSON or YAML file that is wanted.
+    keys: names separated by '|', one of which is a key of every JSON or YAML file of the wanted kind.
 
     Raises:
-        CorruptFile: the source is named as logs are or large, and has none of the keys.
+        CorruptFile: the source is large or has the name of a log, and has none of the keys.
     """
     if source.endswith(_LOG_NAMES):
         is_json = text.lstrip()[:1] == "{"
@@ -204,10 +208,10 @@ def refuse_log(text: str, source: str, keys: str) -> None:
 
 
 def plain_lines(text: str, word: str) -> str:
-    """The text without colours and carriage returns; lines that `fold` or a terminal cut are joined.
+    """The text without colours and carriage returns; lines that `fold` or a terminal split are joined.
 
-    Lines keep their numbers: blank ones follow where some were joined. Lines are joined only where frames of '#' show
-    that the log is folded. A text without the word and without frames is given back unchanged, at once.
+    Lines keep their numbers: blank lines replace those that were joined to another. Lines are joined only if frames of
+    '#' show that the log is folded. A text without the word and without frames is returned unchanged, at once.
     """
     if word not in text and _RULE not in text:
         return text
@@ -215,15 +219,16 @@ def plain_lines(text: str, word: str) -> str:
         text = _COLOUR.sub("", text)
     if "\r" in text:
         text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").rstrip("\r")
-        text = re.sub(r"^[^\n]*\r", "", text, flags=re.MULTILINE)  # as terminals show it: what a progress bar left
+        # as terminals show it: only the last state of a progress bar
+        text = re.sub(r"^[^\n]*\r", "", text, flags=re.MULTILINE)
     return _joined(text) if f"{_RULE}\n#" in text else text
 
 
 def _joined(text: str) -> str:
-    """The text with the pieces of folded lines put together, from the first folded frame on."""
+    """The text with the pieces of folded lines joined, starting at the first folded frame."""
     lines = text.split("\n")
     joined: list[str] = []
-    width = length = 0  # of a full piece; of a whole row with its prefix
+    width = length = 0  # width of a full piece; length of a whole row with its prefix
     at = past_frame = 0
     while at < len(lines):
         if at >= past_frame and lines[at].endswith(_RULE):
@@ -243,7 +248,7 @@ def _joined(text: str) -> str:
 
 
 def _frame(lines: list[str], at: int) -> tuple[int, int]:
-    """Where a frame that begins in a line ends, and its length; only its last piece may be shorter than the first."""
+    """End and length of the frame that begins in a line; only its last piece may be shorter than the first."""
     width = length = len(lines[at])
     end = at + 1
     while end < len(lines) and len(lines[end]) == width and not lines[end].strip("#"):
@@ -254,5 +259,5 @@ def _frame(lines: list[str], at: int) -> tuple[int, int]:
 
 
 def _begins_row(lines: list[str], at: int, width: int) -> bool:
-    """Whether a line is the first piece of the title row: full, and without the row's last '#'."""
+    """Whether a line is the first piece of the title row: of full width, and without the row's last '#'."""
     return at < len(lines) and len(lines[at]) == width and not lines[at].endswith("#")

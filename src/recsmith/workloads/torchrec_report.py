@@ -1,12 +1,12 @@
 """Reads the text that TorchRec's planner logs (EmbeddingStats): one row per table under 'Parameter Info'.
 
-The rows come without what a job's log adds to them (torchrec_log.py). After the table stand a blank row and
-'Batch Size', then 'Compute Kernels Count', whose counts add up to the number of tables (torchrec 1.8,
+The rows are passed without the prefixes of the job's log (torchrec_log.py). The table is followed by a blank row and
+'Batch Size', then by 'Compute Kernels Count', whose counts add up to the number of tables (torchrec 1.8,
 distributed/planner/stats.py).
 
-The report gives sums over a table's features, so equal features are assumed: each gets
-num_poolings = sum / features and pooling_factor = indices / poolings, which keeps ids and poolings exact.
-It names neither data type nor optimizer: fp32 and sgd are assumed.
+The report gives sums over a table's features, so equal features are assumed: each gets num_poolings = sum / features
+and pooling_factor = indices / poolings, which keeps ids and poolings exact. The report names neither data type nor
+optimizer: fp32 and sgd are assumed.
 """
 
 import re
@@ -21,9 +21,9 @@ from recsmith.files import reading
 from recsmith.units import counted
 from recsmith.workloads.workload import Feature, Table, Workload
 
-MOST_FEATURES = 100_000  # of a table: more are taken for a garbled cell
-MOST_NAMED = 8  # tables in a message
-SHOWN = 80  # characters of a cell in a message
+MOST_FEATURES = 100_000  # most features of a table; more are taken for a garbled cell
+MOST_NAMED = 8  # most tables that a message names
+SHOWN = 80  # most characters of a cell that a message quotes
 VIRTUAL_KERNELS = ("ssd_virtual_table", "dram_virtual_table", "dram_ssd_virtual_table")
 """Kernels of tables that keep rows by key, on disk or in host memory (EmbeddingComputeKernel); they are not planned."""
 _BATCH = re.compile(r"^# Batch Size: (\d+)\s*#$", re.MULTILINE)
@@ -63,18 +63,18 @@ def read(text: str, source: str) -> Workload:
 
 
 def warn_of_virtual(names: Sequence[str], source: str, *, others: int) -> None:
-    """Warn that tables of VIRTUAL_KERNELS are left out of a log or plan; CorruptFile where it has no others."""
+    """Warn that tables with VIRTUAL_KERNELS in a log or plan are left out; CorruptFile if there are no other tables."""
     shown = ", ".join(names[:MOST_NAMED]) + (" ..." if len(names) > MOST_NAMED else "")
     left_out = f"{counted(len(names), 'table')} of virtual kernels ({shown})"
     if not others:
         raise CorruptFile(f"'{source}' reports nothing but {left_out}, which are not planned")
-    warnings.warn(  # in one place, so that a log that is read as workload and as plan notes it once
+    warnings.warn(  # at one line of code, so that a log read as both workload and plan warns once
         f"'{source}': {left_out} left out: they keep rows by key and are not planned", stacklevel=1
     )
 
 
 def table_rows(text: str, source: str) -> list[dict[str, str]]:
-    """The table under 'Parameter Info' as one dictionary a row; cells are parted by two or more blanks."""
+    """The table under 'Parameter Info' as one dictionary per row; cells are separated by two or more blanks."""
     lines = iter(text.splitlines())
     cells: list[list[str]] = []
     for line in lines:
@@ -132,7 +132,7 @@ def _table(row: dict[str, str], name: str, collection: str, batch_size: int) -> 
 
 
 def cell_number(row: dict[str, str], column: str, number: Callable[[str], Number]) -> Number:
-    """The number of a cell; UsageError names the row, the column and what stands there."""
+    """The number in a cell; UsageError names the row, the column and the cell's text if it is none."""
     try:
         return number(row[column])
     except (ValueError, IndexError, ZeroDivisionError):
@@ -141,7 +141,7 @@ def cell_number(row: dict[str, str], column: str, number: Callable[[str], Number
 
 
 def _batch_sizes(row: dict[str, str], count: int, usual: int) -> list[int | None]:
-    """Batch size of each feature of 'n/a', '2560', '2560*4' or '2560 * 2, 512'; None where it is the usual one."""
+    """Batch size of each feature from 'n/a', '2560', '2560*4' or '2560 * 2, 512'; None for the usual one."""
     if row.get("Batch Sizes", "n/a") == "n/a":
         return [None] * count
 
@@ -163,7 +163,7 @@ def _batch_sizes(row: dict[str, str], count: int, usual: int) -> list[int | None
 
 @dataclass
 class ReportRows:
-    """The rows of one report without their prefixes; first (the title) and last are lines of the log, from 1."""
+    """The rows of one report without prefixes; first (the title) and last are line numbers of the log, from 1."""
 
     first: int
     last: int
@@ -171,11 +171,11 @@ class ReportRows:
 
     @property
     def cells(self) -> list[str]:
-        """The rows without their frame."""
+        """The texts of the rows, without the '#' at their ends."""
         return [row.strip("# \t") for row in self.rows]
 
     def trouble(self) -> str:
-        """What makes the report unreadable, '' where nothing does."""
+        """What makes the report unreadable; '' if it is readable."""
         if not any(BATCH_ROW.match(row) for row in self.rows):
             return f"ends in line {self.last}, before its 'Batch Size'; give the whole log"
         cells = self.cells
@@ -191,22 +191,22 @@ class ReportRows:
         return ""
 
     def read_part(self) -> tuple[str, ...]:
-        """The rows up to the batch size but for the planner's own seconds: equal for copies of one report."""
+        """The rows up to the batch size, without the planner's own run time: equal for copies of one report."""
         cells = self.cells
         end = next((at for at, cell in enumerate(cells) if cell.startswith("Batch Size:")), len(cells))
         return tuple(cell for cell in cells[: end + 1] if not cell.startswith("--- Evaluated"))
 
 
 def _is_table(body: list[str]) -> bool:
-    """Whether rows are those of one table (two cells or more) and the blank one after it."""
+    """Whether these are the rows of one table (two or more cells each) and the blank row after it."""
     return body[-1:] == [""] and all(re.search(r"\s{2,}", cell) for cell in body[:-1])
 
 
 def _tables_counted(cells: list[str]) -> int | None:
-    """How many tables the report's 'Compute Kernels Count' tells of; None where it tells nothing."""
+    """The number of tables by the report's 'Compute Kernels Count'; None if it does not state one."""
     if "Compute Kernels Count:" not in cells:
         return None
     at = cells.index("Compute Kernels Count:") + 1
-    end = cells.index("", at) if "" in cells[at:] else None  # without an end, further rows may be missing
+    end = cells.index("", at) if "" in cells[at:] else None  # without an end, more rows may be missing
     counts = [re.fullmatch(r"\w+: (\d+)", cell) for cell in cells[at:end]]
     return sum(int(count[1]) for count in counts if count) if end is not None and all(counts) else None

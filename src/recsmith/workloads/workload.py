@@ -1,4 +1,4 @@
-"""What is trained: sparse features, the embedding tables that they read and how, and the batch."""
+"""The workload to train: sparse features, the embedding tables that they read, and the batch."""
 
 from collections import Counter
 from dataclasses import replace
@@ -13,8 +13,8 @@ from recsmith.workloads.data_types import ELEMENT_BYTES, DataType, Pooling
 from recsmith.workloads.dynamic import Dynamic
 from recsmith.workloads.optimizers import OptimizerName
 
-LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
-MOST_TABLES = 1_000_000  # more are taken for a mistake
+LARGEST_COUNT = 2**53  # counts below this are exact as floating-point numbers
+MOST_TABLES = 1_000_000  # a larger number of tables is taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
 AHEAD = "prefetch_sparse_dist"  # the pipeline that fetches the rows of the next batch while this one trains
 IndexDedup = Literal["off", "on", "auto"]
@@ -22,10 +22,10 @@ IndexDedup = Literal["off", "on", "auto"]
 
 
 def wrong_name(name: str, what: str) -> str | None:
-    """What is wrong with a name; None where nothing is.
+    """Message for an invalid name; None if the name is valid.
 
-    The one rule for names of tables and features, everywhere: any printable text is a name, be it `items`, `a.b` or
-    `type`; an empty one, and control characters, which would break a line of text or a file, are none.
+    This is the one rule for names of tables and features: any printable text is a name, such as `items`, `a.b` or
+    `type`. The empty text is invalid, and so are control characters, which would break a line of text or a file.
     """
     if not name:
         return f"a {what} needs a name; the empty string is not one"
@@ -34,31 +34,31 @@ def wrong_name(name: str, what: str) -> str | None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what is no name of a table or feature (UsageError); the rule is that of `wrong_name`."""
+    """Raise UsageError if a table or feature cannot have this name; the rule is that of `wrong_name`."""
     check_rules(wrong_name(name, what))
 
 
 def wrong_count(value: int | None, what: str) -> str | None:
-    """What is wrong with counts outside 1 .. 2^53."""
+    """Message for a count outside 1 .. 2^53; None if the count is valid or None."""
     if value is None or 1 <= value < LARGEST_COUNT:
         return None
     return f"{what} is {value}; it must be at least 1 and below 2^53"
 
 
 def _wrong_amount(value: float, what: str) -> str | None:
-    if 0 <= value < LARGEST_COUNT:  # which NaN is not
+    if 0 <= value < LARGEST_COUNT:  # false for NaN
         return None
     return f"{what} is {value}; it must be a finite number, 0 or more, below 2^53"
 
 
 @noun
 class Feature:
-    """A sparse feature that looks rows up in a table.
+    """A sparse feature, whose ids look up rows of a table.
 
     pooling_factor: mean ids per pooling (0 and fractions are legal).
     num_poolings: poolings per sample.
     weighted: each id carries a weight.
-    batch_size: samples per device and step, where they differ from the workload's.
+    batch_size: samples per device and step, if it differs from that of the workload.
     """
 
     name: str
@@ -94,9 +94,9 @@ class Table:
 
     pooling: 'sum' and 'mean' pool each bag; 'none' returns the rows of a sequence.
     collection: path of the module that owns the table; tables of one collection can share a kernel.
-    access: how unevenly rows are read, where it is known.
-    dynamic: how raw ids without end get the rows of the table; None where ids are rows.
-    optimizer: of this table, where it is not the workload's.
+    access: how unevenly rows are read, if known.
+    dynamic: how raw ids of any size are assigned to rows of the table; None if each id is a row number.
+    optimizer: the optimizer of this table, if it differs from that of the workload.
     """
 
     name: str
@@ -120,7 +120,7 @@ class Table:
 
     @property
     def weighted(self) -> bool:
-        """Whether its ids carry weights."""
+        """Whether the ids of the table carry weights."""
         return self.features[0].weighted
 
     @property
@@ -135,22 +135,22 @@ class Table:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the whole table."""
+        """Bytes of the weights of the whole table."""
         return self.num_embeddings * self.embedding_dim * self.element_bytes
 
 
 @noun
 class Workload:
-    """What is trained: tables, local batch size (samples per device and step) and sparse optimizer.
+    """The workload to train: tables, local batch size (samples per device and step) and sparse optimizer.
 
     comm_dtype: element type of the embedding all-to-alls, forward and backward; None sends what the kernels produce
         (fp32; TorchRec's own estimator assumes the table's type).
-    backward_comm_dtype: that of the backward direction, where it differs.
-    comm_bytes: bytes of a value on its way, forward and backward, where codecs of a job send no such element type.
+    backward_comm_dtype: element type of the backward all-to-all, if it differs.
+    comm_bytes: bytes sent per value, forward and backward, if a job's codecs send no such element type.
     pipeline: the TorchRec train pipeline, which decides how many batches of ids are in flight.
-    hot_rows: where the rows lie that are read most, of tables that do not say; None takes them for scattered.
-    index_dedup: whether each rank looks its equal ids of a sequence table up once. auto is for planning to decide, and
-        counts as off until then.
+    hot_rows: where the most read rows are, for tables that do not say; None assumes that they are scattered.
+    index_dedup: whether each rank looks up equal ids of a sequence table only once. With auto, planning decides; until
+        then it counts as off.
     name, source: for people; where the figures come from.
     """
 
@@ -176,17 +176,20 @@ class Workload:
         )
 
     def __repr__(self) -> str:
-        """Its size and settings; never the tables one by one."""
+        """Size and settings of the workload, without the single tables."""
         name = f"{self.name!r}, " if self.name else ""
         size = format_size(self.weight_bytes)
         return f"Workload({name}{len(self.tables)} tables, {size}, batch_size={self.batch_size}, {self.optimizer!r})"
 
     def with_batch_size(self, batch_size: int) -> "Workload":
-        """The same workload at another local batch size."""
+        """The same workload with another local batch size."""
         return replace(self, batch_size=batch_size)
 
     def ids_a_sample(self, table: Table) -> float:
-        """Mean ids that a table looks up for a sample, with those of features that have a batch of their own."""
+        """Mean ids that a table looks up for a sample of the workload's batch, over all its features.
+
+        Features with their own batch size count in proportion to it.
+        """
         ids = (f.pooling_factor * f.num_poolings * (f.batch_size or self.batch_size) for f in table.features)
         return sum(ids) / self.batch_size
 
@@ -196,7 +199,7 @@ class Workload:
 
     @property
     def optimizers(self) -> tuple[OptimizerName, ...]:
-        """The optimizers of its tables, each once, that of the workload first where it trains one."""
+        """The optimizers of its tables without repeats, the workload's own first if any table uses it."""
         found: set[OptimizerName] = {self.optimizer_of(table) for table in self.tables}
         return tuple(sorted(found, key=lambda name: (name != self.optimizer, name)))
 
@@ -214,12 +217,12 @@ class Workload:
         return forward, backward
 
     def deduplicates(self, table: Table) -> bool:
-        """Whether equal ids of a rank are looked up once in a table: TorchRec does so in EmbeddingCollection alone."""
+        """Whether a rank looks up equal ids of this table only once; TorchRec does so only in EmbeddingCollection."""
         return self.index_dedup == "on" and not table.pooled
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of all tables."""
+        """Bytes of the weights of all tables."""
         return sum(table.weight_bytes for table in self.tables)
 
 

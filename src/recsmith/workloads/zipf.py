@@ -1,14 +1,14 @@
-"""The Zipf law of a table: how many rows a batch reads, and how often, by an exponent.
+"""The Zipf law of a table: how many rows a batch reads, and how often, for a given exponent.
 
 The i-th most read of `rows` rows is read in proportion to i ** -zipf.
 
-Reads of rank i are taken as Poisson of mean lookups * p_i, p_i = i ** -zipf / (1 + 2 ** -zipf + ... + rows ** -zipf).
-For zipf 0 to 3, unique rows lie within 1e-4 of the sum over every rank (up to 10^6 of them), hot shares within 1e-7,
-bins within 1e-3 of all rows that are read (tests/workloads/test_reuse.py).
+Reads of rank i are taken as Poisson with mean lookups * p_i, p_i = i ** -zipf / (1 + 2 ** -zipf + ... + rows ** -zipf).
+For zipf 0 to 3, unique rows are within 1e-4 of the sum over every rank (up to 10^6 of them), hot shares within 1e-7,
+bins within 1e-3 of all rows read (tests/workloads/test_reuse.py).
 
-Sums over the rows of a table cost the same for any number of rows. The rank of a row is its place in order of reads,
-from 1. A sum takes the first HEAD ranks one by one, and the others as an integral over the logarithm of the rank, on
-Gauss-Legendre nodes (midpoint rule: the sum of ranks a .. b is the integral from a - 1/2 to b + 1/2).
+Sums over the rows of a table cost the same for any number of rows. The rank of a row is its place in the order of
+reads, from 1. A sum takes the first HEAD ranks one by one, and the rest as an integral over the logarithm of the rank,
+on Gauss-Legendre nodes (midpoint rule: the sum of ranks a .. b is the integral from a - 1/2 to b + 1/2).
 
 Arguments are arrays (N,), or broadcast to one. Legend: N elements; J nodes; 17 bins by reads of a row in a batch.
 """
@@ -23,29 +23,31 @@ from recsmith._types import Floats, Ints
 from recsmith.elementary import exp, expm1, log, log1p, power
 from recsmith.workloads.access import NUM_REUSE_BINS, STEEPEST_ZIPF
 
-HALVINGS = 40  # of the interval of a fitted exponent, which is 1e-11 wide at the end
+HALVINGS = 40  # halvings of the interval of a fitted exponent, which is 1e-11 wide at the end
 EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
-UNLIKELY = 30.0  # chances below e ** -30 count as none
-GRID_POINTS = 1024  # of the chance of a Poisson number; with it, bins are within the 1e-3 that is said above
-TINY, FLAT = 1e-300, 1e-12  # in place of no lookups, and of exponents of 0, where a logarithm or a quotient needs more
-HEAD = 32  # ranks that are summed one by one; beyond them a rank differs little from the next
-LOG_HEAD = log(np.arange(1, HEAD + 1))  # of these ranks
-PANELS = 16  # of the integral; for 80 million rows a panel is a factor 2.5 of rank
-NODES = np.array([0.2386191860831969, 0.6612093864662645, 0.9324695142031519])  # Gauss-Legendre, three of six from -1
-NODE_WEIGHTS = np.array([0.46791393457269104, 0.3607615730481387, 0.17132449237917027])  # to 1, a panel
-EXACT = 8.0  # ranks that a harmonic number adds one by one, before Euler-Maclaurin takes over
-ELEMENTS_AT_ONCE = 1024  # elements (N) worked on at once: CHUNK * J numbers fit the cache of a core
+UNLIKELY = 30.0  # probabilities below e ** -30 count as 0
+GRID_POINTS = 1024  # points of the Poisson probability curve; with them, bins are within the 1e-3 stated above
+TINY, FLAT = 1e-300, 1e-12  # replace 0 lookups in logarithms, and exponents of 0 in quotients
+HEAD = 32  # ranks summed one by one; later ranks differ little from the next
+LOG_HEAD = log(np.arange(1, HEAD + 1))  # logarithms of these ranks
+PANELS = 16  # panels of the integral; for 80 million rows, a panel spans a factor 2.5 of rank
+# Gauss-Legendre nodes: the upper three of six on -1 .. 1
+NODES = np.array([0.2386191860831969, 0.6612093864662645, 0.9324695142031519])
+# weights of these nodes in a panel
+NODE_WEIGHTS = np.array([0.46791393457269104, 0.3607615730481387, 0.17132449237917027])
+EXACT = 8.0  # ranks that a harmonic number adds one by one, before Euler-Maclaurin
+ELEMENTS_AT_ONCE = 1024  # elements (N) processed at once: this many times J numbers fit the cache of a core
 
 Law = Callable[[Floats, Floats, Floats], Floats]
 
 
 def zipf_unique_rows(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    """The expected number of different rows that so many lookups read (N,); at most rows, and at most lookups."""
+    """The expected number of different rows that `lookups` lookups read (N,); at most rows, and at most lookups."""
     return on_distinct(_unique_rows, zipf, rows, lookups)
 
 
 def zipf_hot_share(zipf: Floats, rows: Floats, hottest: Floats) -> Floats:
-    """The share (0..1) of all reads that goes to the `hottest` most read rows (N,); `hottest` may be fractional."""
+    """The share (0..1) of all reads of the `hottest` most read rows (N,); `hottest` may be fractional."""
     return on_columns(_hot_share, zipf, rows, hottest)
 
 
@@ -63,7 +65,7 @@ def reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 
 
 def fit_zipf(rows: Floats, lookups: Floats, unique: Floats) -> Floats:
-    """The exponent (N,), 0 to 10, at which zipf_unique_rows is `unique`; the nearer end where no exponent gives it."""
+    """The exponent (N,) at which zipf_unique_rows is `unique`; limited to 0 .. 10 if no exponent gives it."""
     return on_distinct(_fit, rows, lookups, unique)
 
 
@@ -79,7 +81,7 @@ def _read_once(zipf: Floats, lookups: Floats, log_rank: Floats, weight: Floats) 
 
 
 def _fit(rows: Floats, lookups: Floats, unique: Floats) -> Floats:
-    """Bisection: unique rows fall as the exponent rises."""
+    """Fit the exponent by bisection: unique rows fall as the exponent rises."""
     nodes = ranks(rows)
     low, high = np.zeros(rows.shape), np.full(rows.shape, STEEPEST_ZIPF)
     for _ in range(HALVINGS):
@@ -102,20 +104,20 @@ def _reuse_bins(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 
 
 def _reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    """Of a Poisson number, the part of the mean that lies above m = mean * chance of at least m."""
+    """Reads above m of a Poisson number are its mean times the chance of at least m."""
     return _steps([lookups, *_read_often(zipf, rows, lookups, EDGES, 1)])
 
 
 def _steps(above: Sequence[Floats]) -> Floats:
-    """What lies in each bin (N, 17), from what lies above the lower end of each bin."""
+    """Amounts in each bin (N, 17), from the amounts above the lower end of each bin."""
     falling = np.minimum.accumulate(np.stack([*above, np.zeros_like(above[0])], axis=1), axis=1)
     return falling[:, :-1] - falling[:, 1:]
 
 
 def _read_often(zipf: Floats, rows: Floats, lookups: Floats, leasts: Ints, moment: int) -> Iterator[Floats]:
-    """By each of `leasts`: sum over ranks of (mean reads) ** moment * chance of at least so many reads, (N,).
+    """For each of `leasts`: sum over ranks of (mean reads) ** moment * chance of at least this many reads, (N,).
 
-    Beyond the head: ranks that are certain in closed form, then nodes where the chance falls from 1 to 0.
+    Beyond the head: ranks whose chance is 1 in closed form, then nodes where the chance falls from 1 to 0.
     """
     top = log(np.maximum(lookups, TINY) / harmonic(zipf, rows))  # log mean reads of rank 1
     (first, last), at_head = tail(rows), head(rows)
@@ -137,8 +139,8 @@ def _read_often(zipf: Floats, rows: Floats, lookups: Floats, leasts: Ints, momen
 def chance_of(least: int) -> tuple[Floats, Floats]:
     """Log chance that a Poisson number is at least `least` (1 or more), on a grid of log means.
 
-    The chance is the integral up to the mean of the Gamma density of that shape. The grid reaches, by Chernoff's bound
-    exp(-least * (r - 1 - log r)) at r = mean / least, from a chance of e ** -30 to one that lacks as little.
+    The chance is the integral, up to the mean, of the Gamma density of shape `least`. By Chernoff's bound exp(-least *
+    (r - 1 - log r)) at r = mean / least, the grid spans chances from e ** -30 to 1 - e ** -30.
     """
     reach = math.sqrt(2 * UNLIKELY / least)
     grid = float(log(least)) + np.linspace(-reach - reach**2 / 2, float(log1p(reach + reach**2)), GRID_POINTS)
@@ -156,7 +158,7 @@ def on_columns(law: Law, *columns: Floats) -> Floats:
 
 
 def on_distinct(law: Law, *columns: Floats) -> Floats:
-    """As on_columns, with equal elements computed once."""
+    """As on_columns, but equal elements are computed only once."""
     table = _side_by_side(columns)
     order = np.lexsort(table)
     table = table[:, order]
@@ -179,14 +181,14 @@ def _by_chunks(law: Law, table: Floats) -> Floats:
 
 @cache
 def _rule() -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on 0 .. 1, (J,) both."""
+    """Gauss-Legendre nodes and weights on 0 .. 1, both (J,)."""
     node, weight = np.append(-NODES[::-1], NODES), np.append(NODE_WEIGHTS[::-1], NODE_WEIGHTS)
     nodes = (np.arange(PANELS)[:, None] + (node + 1) / 2) / PANELS
     return nodes.ravel(), np.tile(weight / 2 / PANELS, PANELS)
 
 
 def between(start: Floats, end: Floats) -> tuple[Floats, Floats]:
-    """Nodes between two log ranks (N,), and how many ranks each node stands for: (N, J) both."""
+    """Nodes between two log ranks (N,), and the number of ranks that each node represents: both (N, J)."""
     nodes, weights = _rule()
     width = (end - start)[:, None]
     log_rank = start[:, None] + width * nodes
@@ -194,24 +196,24 @@ def between(start: Floats, end: Floats) -> tuple[Floats, Floats]:
 
 
 def head(rows: Floats) -> Floats:
-    """How many rows each of the first HEAD ranks stands for (N, HEAD): 1, or 0 beyond the last row of a table."""
+    """The number of rows that each of the first HEAD ranks represents (N, HEAD): 1, or 0 beyond the last row."""
     return np.clip(rows[:, None] - np.arange(HEAD), 0, 1)
 
 
 def tail(rows: Floats) -> tuple[Floats, Floats]:
-    """The log ranks between which the ranks beyond the head lie, (N,) both."""
+    """The lower and upper log rank of the ranks beyond the head, both (N,)."""
     return np.full(rows.shape, float(log(HEAD + 0.5))), log(np.maximum(rows, HEAD) + 0.5)
 
 
 def ranks(rows: Floats) -> tuple[Floats, Floats]:
-    """Log ranks of whole tables, head and nodes, and how many rows each stands for: (N, HEAD + J) both."""
+    """Log ranks of whole tables, head and nodes, and the number of rows each represents: both (N, HEAD + J)."""
     log_rank, weight = between(*tail(rows))
     first = np.broadcast_to(LOG_HEAD, (len(rows), HEAD))
     return np.concatenate([first, log_rank], axis=1), np.concatenate([head(rows), weight], axis=1)
 
 
 def harmonic(zipf: Floats, last: Floats) -> Floats:
-    """1 + 2 ** -zipf + ... + last ** -zipf (..., N), by Euler-Maclaurin; continuous and rising between whole ranks."""
+    """The sum 1 + 2 ** -zipf + ... + last ** -zipf (..., N) by Euler-Maclaurin; continuous and rising in `last`."""
     total = np.zeros(last.shape)
     for rank, log_rank in enumerate(LOG_HEAD[: int(EXACT)]):
         total += exp(-zipf * log_rank) * np.clip(last - rank, 0, 1)
@@ -228,7 +230,7 @@ def power_integral(exponent: Floats, start: Floats | float, end: Floats) -> Floa
 
 
 def _excess(exponent: Floats, x: Floats | float) -> Floats:
-    """What a sum that ends at x has over its integral: f / 2 + f' / 12 - f''' / 720 of f = x ** -exponent."""
+    """The excess of a sum that ends at x over its integral: f / 2 + f' / 12 - f''' / 720 of f = x ** -exponent."""
     return power(x, -exponent) * (
         1 / 2 - exponent / (12 * x) + exponent * (exponent + 1) * (exponent + 2) / (720 * (x * x * x))
     )
