@@ -9,22 +9,25 @@ from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.units import counted, format_size
 
-LARGEST_WORLD = 65_536  # devices; larger clusters are taken for mistakes
-SLOWEST, FASTEST = 1.0, 1e18  # bytes per second: slower and faster than anything, and no sum of seconds overflows
-LONGEST_LATENCY_S = 60.0  # of a launch or a message: longer ones are taken for another unit
+LARGEST_WORLD = 65_536  # most devices of a cluster; more are taken for a mistake
+SLOWEST, FASTEST = 1.0, 1e18  # bytes per second: beyond any real speed, but sums of seconds cannot overflow
+LONGEST_LATENCY_S = 60.0  # of a launch or a message; a longer one is taken for another unit
 LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
 
 
 @noun
 class Replication:
-    """How often a sharding group is replicated in a job, how the groups lie over its hosts, and how often they sync.
+    """The replication of a sharding group in a job: the number of replicas, their layout over hosts, and their syncs.
 
-    replicas: sharding groups of the job, all with the same plan. job_local_world_size: devices of a host of the job.
-    steps_per_sync: training steps from one `DMPCollection.sync()` to the next. use_inter_host_allreduce: TorchRec's
-    choice of layout. False, its default: group g holds the ranks g, g + replicas, g + 2 replicas and so on, so that
-    ranks with the same shards are neighbours. True: groups are blocks of neighbouring ranks. fully_sharded: replicas
-    hold one copy of a shard's weights between them while dense layers work, and each the whole of it while its own
-    kernels run (TorchRec's ShardingStrategy.FULLY_SHARDED); they are averaged on the way, in every step.
+    replicas: sharding groups of the job, all with the same plan.
+    job_local_world_size: devices of a host of the job.
+    steps_per_sync: training steps from one `DMPCollection.sync()` to the next.
+    use_inter_host_allreduce: TorchRec's choice of layout. False, its default: group g has the ranks g, g + replicas, g
+        + 2 replicas and so on, so that ranks with the same shards are neighbours. True: groups are blocks of
+        neighbouring ranks.
+    fully_sharded: replicas share one copy of a shard's weights while dense layers run, and each holds all of it while
+        its own kernels run (TorchRec's ShardingStrategy.FULLY_SHARDED); the weights are averaged in every step on the
+        way.
     """
 
     replicas: int
@@ -45,27 +48,26 @@ class Replication:
         )  # fmt: skip
 
     def describe(self) -> str:
-        """A few words for a report: `3 replicas, sync every step`."""
+        """Short text for a report: `3 replicas, sync every step`."""
         every = "step" if self.steps_per_sync == 1 else f"{self.steps_per_sync} steps"
         how = "fully sharded" if self.fully_sharded else f"sync every {every}"
         return f"{self.replicas} replicas, {how}"
 
     def group_local_world_size(self, group_size: int) -> int:
-        """Neighbouring ranks of a group that always share a host, of a group of so many ranks."""
+        """The number of neighbouring ranks of a group that always share a host, in groups of `group_size` ranks."""
         stride = 1 if self.use_inter_host_allreduce else self.replicas
         return ranks_on_a_host(group_size, stride, self.job_local_world_size)
 
     def replicas_on_a_host(self, group_size: int) -> int:
-        """Neighbouring ranks with the same shards that always share a host, of groups of so many ranks."""
+        """The number of neighbouring ranks with the same shards that always share a host, by the groups' size."""
         stride = group_size if self.use_inter_host_allreduce else 1
         return ranks_on_a_host(self.replicas, stride, self.job_local_world_size)
 
 
 def ranks_on_a_host(count: int, stride: int, local_world_size: int) -> int:
-    """How many of the ranks 0, stride, 2 stride, ... (`count` of them) form blocks that each lie on one host.
+    """The largest size of blocks of the ranks 0, stride, 2 stride, ... (`count` of them) that are each on one host.
 
-    The largest such number. Where the stride does not divide the devices of a host, some blocks of two would lie on two
-    hosts, so it is 1.
+    If the stride does not divide the devices of a host, some blocks of two would span two hosts, so the size is 1.
     """
     return 1 if local_world_size % stride else math.gcd(count, local_world_size // stride)
 
@@ -93,8 +95,8 @@ class Device:
     """One accelerator (or CPU rank). Speeds are peak figures in bytes per second, one direction.
 
     hbm_bytes: device memory that a program sees (not the marketing size).
-    hbm_bandwidth: device memory.
-    host_link_bandwidth: between device and host memory, for tables in host memory.
+    hbm_bandwidth: bandwidth of device memory.
+    host_link_bandwidth: bandwidth between device and host memory, for tables in host memory.
     l2_bytes, l2_bandwidth: second-level cache.
     launch_s: time to launch a kernel.
     """
@@ -118,9 +120,10 @@ class Device:
         )
 
     def is_called(self, name: str) -> bool:
-        """Whether a GPU that gives a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, by the parts of both.
+        """Whether a GPU that reports a name is this device: 'NVIDIA A100-SXM4-80GB' is a100-80, compared part by part.
 
-        Whole parts: 'NVIDIA L40S' is not l4, 'NVIDIA GB200' not b200. A number is also a size in GB: 80 is 80GB.
+        Only whole parts match: 'NVIDIA L40S' is not l4, 'NVIDIA GB200' not b200. A number also matches a size in GB: 80
+        is 80GB.
         """
         found = set(re.findall(r"[a-z0-9]+", name.lower()))
         parts = self.name.lower().split("-")
@@ -129,10 +132,10 @@ class Device:
 
 @noun
 class Links:
-    """What connects devices: bytes per second per device and direction, and seconds per message.
+    """The links between devices: bytes per second per device and direction, and seconds per message.
 
-    mesh_devices: where every pair of so many devices of a host has a link of its own: intra_host_bandwidth is that of
-        all links of a device, of which fewer devices use fewer.
+    mesh_devices: number of devices of a host that are linked pairwise, if each pair has its own link.
+        intra_host_bandwidth is then the sum over all links of a device; a job on fewer devices uses fewer of them.
     """
 
     intra_host_bandwidth: float
@@ -154,10 +157,11 @@ class Links:
 
 @noun
 class Disk:
-    """A host's disk for tables that stand on it (kernel key_value), as training reads and writes it.
+    """A host's disk for tables with kernel key_value, with the speeds that training sees.
 
-    bandwidth: bytes per second of many reads at once. reads_per_s: random reads of `access_bytes`, the page cache
-    bypassed (`recsmith measure disk`). access_bytes: the least that is read at once.
+    bandwidth: bytes per second of many concurrent reads.
+    reads_per_s: random reads of `access_bytes` per second, bypassing the page cache (`recsmith measure disk`).
+    access_bytes: bytes of the smallest read.
     """
 
     bandwidth: float
@@ -177,14 +181,14 @@ class Disk:
 class Cluster:
     """`hosts` hosts of `local_world_size` identical devices; rank r is on host r // local_world_size.
 
-    hbm_bytes: device memory, one figure or one per rank, where it differs from the device's.
-    reserve_bytes: kept free on every device for what is not an embedding table (dense model, activations). None where
-    nobody said: planning then takes an estimate, where hbm_bytes is not given either.
-    ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables that live outside device memory.
-    disk: how fast a host reads and writes rows that stand on its disks.
-    replication: where the cluster is one sharding group of a 2D job (`sharding_group` makes it): what the job is.
-    devices_per_tray: that one operating system runs, where the fast links of a host join several such machines, as in a
-        rack of NVLink: TorchRec calls the host a pod then, and the trays hosts. None: a host is one machine.
+    hbm_bytes: device memory, one figure or one per rank, if it differs from the device's.
+    reserve_bytes: memory kept free on every device for everything but embedding tables (dense model, activations). None
+        if unknown: planning then uses an estimate, unless hbm_bytes is given.
+    ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables outside device memory.
+    disk: how fast a host reads and writes rows on its disks.
+    replication: for a cluster that is one sharding group of a 2D job (made by `sharding_group`), its replication.
+    devices_per_tray: devices run by one operating system, if the fast links of a host join several such machines, as in
+        an NVLink rack; TorchRec then calls the host a pod, and the trays hosts. None: a host is one machine.
     """
 
     device: Device
@@ -229,37 +233,37 @@ class Cluster:
 
     @property
     def world_size(self) -> int:
-        """Number of devices; of a sharding group, those of the group."""
+        """Number of devices; for a sharding group, those of the group."""
         return self.hosts * self.local_world_size
 
     @property
     def machine_devices(self) -> int:
-        """Devices that one operating system runs: those of a tray, where trays fill the host; otherwise of the host."""
+        """Devices run by one operating system: those of a tray if trays fill the host exactly, else of the host."""
         tray = self.devices_per_tray or self.local_world_size
         return self.local_world_size if self.local_world_size % tray else tray
 
     @property
     def ring_bandwidth(self) -> float:
-        """Bytes a second of the link that a ring of all devices waits for: between hosts, where there are several."""
+        """Bytes per second of the slowest link in a ring of all devices: that between hosts if there are several."""
         return self.links.inter_host_bandwidth if self.hosts > 1 else self.links.intra_host_bandwidth
 
     @property
     def job_world_size(self) -> int:
-        """Number of devices of the whole job: those of all sharding groups."""
+        """Number of devices of the whole job, over all sharding groups."""
         return self.world_size * (self.replication.replicas if self.replication else 1)
 
     @property
     def job_local_world_size(self) -> int:
-        """Number of devices of a host of the whole job."""
+        """Number of devices on a host of the whole job."""
         return self.replication.job_local_world_size if self.replication else self.local_world_size
 
     @property
     def fully_sharded(self) -> bool:
-        """Whether replicas hold one copy of weights between them while dense layers work."""
+        """Whether replicas share one copy of the weights while dense layers run."""
         return self.replication is not None and self.replication.fully_sharded
 
     def rank_in_group(self, rank: int) -> int:
-        """The place in its sharding group of a rank of the job: the rank itself, where the job is one group."""
+        """The position of a rank of the job in its sharding group: the rank itself if the job is one group."""
         if self.replication is None:
             return rank
         blocks = self.replication.use_inter_host_allreduce
@@ -274,7 +278,7 @@ class Cluster:
 
     @property
     def capacities(self) -> tuple[int, ...]:
-        """Device memory of each rank that tables may take."""
+        """Device memory of each rank that is available to tables."""
         return tuple(size - (self.reserve_bytes or 0) for size in self.hbm_per_rank)
 
     def with_memory(self, hbm_bytes: int | None = None, reserve_bytes: int | None = None) -> "Cluster":
@@ -286,11 +290,11 @@ class Cluster:
         )
 
     def __repr__(self) -> str:
-        """A few words, as in reports."""
+        """Short text, as in reports."""
         return f"Cluster({self.describe()})"
 
     def describe(self) -> str:
-        """A few words for a report: device, hosts, memory, and the sharding groups of a 2D job."""
+        """Short text for a report: device, hosts, memory, and the sharding groups of a 2D job."""
         replication = self.replication
         local = self.job_local_world_size
         hosts = f"x{self.job_world_size // local}" if self.job_world_size > local else ""
@@ -302,7 +306,7 @@ class Cluster:
 
 
 def _wrong_layout(replication: Replication, group_size: int, local_world_size: int) -> str | None:
-    """What is wrong with a group that no job has: jobs fill hosts, which decide what ranks of a group share one."""
+    """Message for a group that no job can have, as jobs fill hosts and so fix local_world_size; None if possible."""
     devices, local = group_size * replication.replicas, replication.job_local_world_size
     if devices % local or devices > LARGEST_WORLD:
         return (

@@ -1,10 +1,10 @@
 """Clusters by name (`h100:8x12`: 12 hosts of 8 devices) or from a YAML or JSON file, and the catalogue of devices.
 
-Files that people write may use short forms; a plan holds its cluster written out:
+Files that people write may use short forms; a plan stores its cluster in full:
 
-    device: h100                                # the catalogue's figures, links and host
-    device: {base: h100, hbm_bytes: 60GiB}      # the same, but for what is given
-    links: {inter_host_bandwidth: 400Gbit/s}    # the other link is the catalogue's
+    device: h100                                # figures, links and host from the catalogue
+    device: {base: h100, hbm_bytes: 60GiB}      # the same, except for the given figures
+    links: {inter_host_bandwidth: 400Gbit/s}    # the other link is from the catalogue
 """
 
 import re
@@ -28,8 +28,8 @@ DEVICE_SIZES = ("hbm_bytes", "l2_bytes")
 DEVICE_SPEEDS = ("hbm_bandwidth", "host_link_bandwidth", "l2_bandwidth")
 LINK_SPEEDS = ("intra_host_bandwidth", "inter_host_bandwidth")
 DISK_SPEEDS = ("bandwidth",)
-LARGEST_HOST = 16  # devices, of hosts that are sold without a rack of links
-PARTS = ("device", "links", "disk")  # of a cluster; a file may change single figures of each
+LARGEST_HOST = 16  # devices; most that a host sold without a rack of links has
+PARTS = ("device", "links", "disk")  # parts of a cluster of which a file may change single figures
 OWN_DEVICE = (
     "A device of your own goes into a YAML file of two lines or more: `schema: recsmith/cluster/1` and, for example, "
     "`device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
@@ -47,8 +47,8 @@ def _catalogue_cluster(device: str) -> Cluster:
 def load_cluster(source: Cluster | Source) -> Cluster:
     """The cluster of a catalogue name `<device>:<per host>[x<hosts>]`, or of a YAML or JSON file ('-' is stdin).
 
-    A Cluster is taken as it is. Files may use short forms. Names are taken in any case: `H100:8` is
-    `h100:8`. Where neither memory nor reserve is stated, planning estimates the reserve.
+    A Cluster is returned as it is. Files may use short forms. The case of names does not matter: `H100:8` is `h100:8`.
+    If neither memory nor reserve is given, planning estimates the reserve.
 
     Raises:
         UsageError: the name is unknown, or the file cannot be read.
@@ -77,10 +77,10 @@ def load_cluster(source: Cluster | Source) -> Cluster:
 
 
 def named_cluster(name: str) -> Cluster | None:
-    """The cluster of a catalogue name such as h100:8x12; None for what is no such name, as a path is none.
+    """The cluster of a catalogue name such as h100:8x12; None for a text of another form, such as a path.
 
     Raises:
-        UsageError: no device of the catalogue is called so.
+        UsageError: the catalogue has no device of this name.
     """
     match = _NAME.fullmatch(name.lower())
     if not match or not (match["local"] or match["device"] in catalogue()):
@@ -96,7 +96,7 @@ def named_cluster(name: str) -> Cluster | None:
 
 
 def large_host(name: str) -> str | None:
-    """A note on a catalogue name whose hosts are larger than hosts are, as h100:64 for eight hosts; None for others."""
+    """A note on a name whose hosts are unusually large, such as h100:64 meant as eight hosts; None for other names."""
     cluster = named_cluster(name)
     if cluster is None:
         return None
@@ -117,7 +117,7 @@ def cluster_from_raw(raw: Raw, source: str) -> Cluster:
 
 
 def cluster_to_raw(cluster: Cluster) -> Raw:
-    """Plain data of a cluster, as a file holds it."""
+    """Plain data of a cluster, as stored in a file."""
     return {"schema": SCHEMA, **files.encode(cluster)}
 
 
@@ -125,10 +125,10 @@ def cluster_to_raw(cluster: Cluster) -> Raw:
 
 
 def write_out(raw: Raw, source: str) -> Raw:
-    """A file's plain data with numbers for quantities, and with all figures of a device of the catalogue.
+    """A file's plain data with quantities as numbers, and with all figures of a device from the catalogue.
 
     Raises:
-        CorruptFile: a quantity has no unit that is known, or the catalogue has no such device.
+        CorruptFile: a quantity has no known unit, or the catalogue has no such device.
     """
     plain = _numbers(raw, SIZES, parse_size, source, "")
     for part, sizes, speeds in (
@@ -154,7 +154,7 @@ def _number(value: Any, parse: Callable[[str], Any], source: str, place: str) ->
 
 
 def _with_base(raw: Raw, source: str) -> Raw:
-    """The data over that of the catalogue's device which it names, if it names one."""
+    """The data merged over that of the catalogue device that it names, or the data itself if it names none."""
     device = raw.get("device")
     changes: Raw = dict(cast(Raw, device)) if isinstance(device, dict) else {}
     base = device if isinstance(device, str) else changes.pop("base", None)
@@ -171,7 +171,7 @@ def _with_base(raw: Raw, source: str) -> Raw:
 
 
 def _own_figures(given: Raw) -> list[str]:
-    """A source that says which figures the file gives, for these are not the catalogue's."""
+    """A source entry that lists the figures given by the file, which are not the catalogue's."""
     parts = {part: cast(Raw, given[part]) for part in PARTS if isinstance(given.get(part), dict)}
     names = [f"{part}.{name}" for part, figures in parts.items() for name in figures if name != "name"]
     names += [name for name in SIZES if name in given]
@@ -192,7 +192,7 @@ def _names() -> tuple[str, ...]:
 
 
 def catalogue() -> list[str]:
-    """Names of the devices whose figures ship with RecSmith."""
+    """Names of the devices whose figures are shipped with RecSmith."""
     return list(_names())
 
 
@@ -203,7 +203,7 @@ def catalogue_raw(device: str) -> Raw:
 
 
 def unknown_device(name: str) -> str:
-    """The end of an error about a name that is not in the catalogue: the nearest ones, and how to describe a device."""
+    """The end of an error about a name missing from the catalogue: the nearest names, or how to describe a device."""
     sizes = [known for known in catalogue() if known.startswith(f"{name}-")]
     if sizes:
         return f"; did you mean {' or '.join(sizes)}?"
@@ -215,7 +215,7 @@ def unknown_device(name: str) -> str:
 
 
 def plain_cluster_schema() -> Raw:
-    """JSON Schema of a cluster that is written out, as plans hold it."""
+    """JSON Schema of a cluster with all figures, as stored in plans."""
     schema = files.json_schema(Cluster)
     schema["properties"] = {"schema": {"const": SCHEMA}, **schema["properties"]}
     schema["required"] = ["schema", *schema["required"]]
@@ -223,7 +223,7 @@ def plain_cluster_schema() -> Raw:
 
 
 def cluster_schema() -> Raw:
-    """JSON Schema of a cluster file: numbers or quantities with units, and devices of the catalogue with changes."""
+    """JSON Schema of a cluster file: numbers or quantities with units, and catalogue devices with changes."""
     schema = plain_cluster_schema()
     parts, properties = schema["$defs"], schema["properties"]
     _allow(properties, SIZES, _SIZE)
@@ -246,7 +246,7 @@ def cluster_schema() -> Raw:
 
 
 def _allow(properties: Raw, names: tuple[str, ...], text: Raw) -> None:
-    """Let these fields be texts of that form too, alone or in a list."""
+    """Let these fields also be texts of the given form, alone or in a list."""
     for name in names:
         field = properties[name]
         choices: list[Any] = field.pop("anyOf", None) or [{"type": field.pop("type")}]
@@ -257,7 +257,7 @@ def _allow(properties: Raw, names: tuple[str, ...], text: Raw) -> None:
 
 
 def _changes(part: Raw, more: Raw, required: list[str]) -> Raw:
-    """The same object with these fields besides, and no others required."""
+    """The same object with additional fields, and with only the given ones required."""
     changed = deepcopy(part)
     changed["properties"] |= more
     return changed | {"required": required}

@@ -1,6 +1,6 @@
-"""The clusters of a 2D job: one of its sharding groups, which plans are made for, and what its ranks talk over.
+"""The clusters of a 2D job: the sharding group for which plans are made, and the devices its ranks communicate with.
 
-group = sharding_group(load_cluster("h100:8x12"), 32)   # ranks 0 .. 31: what a plan is made for
+group = sharding_group(load_cluster("h100:8x12"), 32)   # ranks 0 .. 31: a plan is made for these
 whole_job(group)                                        # all 96 devices: data_parallel gradients
 replica_ring(group)                                     # the 3 devices with the same shards: their synchronisation
 """
@@ -16,11 +16,11 @@ def sharding_group(
     job: Cluster, group_size: int, *, steps_per_sync: int = 1, use_inter_host_allreduce: bool = False,
     fully_sharded: bool = False,
 ) -> Cluster:  # fmt: skip
-    """The cluster of one sharding group of a job, with how it is replicated; the job itself if it is one group.
+    """The cluster of one sharding group of a job, with its replication; the job itself if it is one group.
 
-    Its hosts are blocks of neighbouring ranks that share a host of the job, whichever the group; where none do for
-    certain, each rank counts as a host of its own, and so as behind the slower link. Host memory is shared evenly.
-    Where ranks differ in memory, a rank has the least of its replicas. The rest are fields of `Replication`.
+    Its hosts are blocks of neighbouring ranks that share a host of the job in every group. If no two ranks always do,
+    each rank counts as a host of its own, behind the slower link. Host memory is shared evenly. If ranks differ in
+    memory, a rank has the least memory of its replicas. The other arguments are fields of `Replication`.
 
     Raises:
         UsageError: the group size does not divide the devices, or the cluster is a sharding group already.
@@ -50,9 +50,9 @@ def sharding_group(
 
 
 def larger_groups(cluster: Cluster) -> Iterator[Cluster]:
-    """Clusters of the larger sizes that sharding groups of the same job can have, from small to large.
+    """Clusters of all larger sharding groups that the same job can have, from small to large.
 
-    None where ranks differ in memory, for a group does not know that of its replicas.
+    There are none if ranks differ in memory, because a group does not know the memory of its replicas.
     """
     if cluster.replication is None or isinstance(cluster.hbm_bytes, tuple):
         return
@@ -63,7 +63,7 @@ def larger_groups(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def of_ranks(cluster: Cluster, ranks: int) -> Cluster:
-    """A sharding group of the same size, in a job that has so many ranks; that job where it is one group.
+    """A sharding group of the same size, in a job of `ranks` ranks; the job itself if it is one group.
 
     Raises:
         UsageError: the group size does not divide the ranks.
@@ -73,7 +73,7 @@ def of_ranks(cluster: Cluster, ranks: int) -> Cluster:
 
 
 def _group_as(job: Cluster, size: int, made: Replication) -> Cluster:
-    """A sharding group of a job that is replicated as another one."""
+    """A sharding group of a job, with the replication settings of another group."""
     return sharding_group(
         job, size, steps_per_sync=made.steps_per_sync, use_inter_host_allreduce=made.use_inter_host_allreduce,
         fully_sharded=made.fully_sharded,
@@ -81,7 +81,7 @@ def _group_as(job: Cluster, size: int, made: Replication) -> Cluster:
 
 
 def _with_its_memory(cluster: Cluster, devices: int) -> Cluster:
-    """A whole job of so many devices, on hosts as a sharding group has them."""
+    """A whole job of `devices` devices, on hosts like those of a sharding group's job."""
     local = cluster.job_local_world_size
     return replace(
         cluster, local_world_size=local, hosts=devices // local, replication=None,
@@ -91,14 +91,14 @@ def _with_its_memory(cluster: Cluster, devices: int) -> Cluster:
 
 
 def whole_job(cluster: Cluster) -> Cluster:
-    """All devices of a sharding group's job and their links; the cluster itself where nothing is replicated."""
+    """All devices of a sharding group's job and their links; the cluster itself if nothing is replicated."""
     if cluster.replication is None:
         return cluster
     return _linked(cluster, cluster.job_local_world_size, cluster.job_world_size)
 
 
 def group_and_rank(cluster: Cluster, job_rank: int) -> tuple[int, int]:
-    """The sharding group of a rank of the job, and its rank there, which the plan names."""
+    """The sharding group of a rank of the job, and its rank in that group, which the plan names."""
     if cluster.replication is None:
         return 0, job_rank
     if cluster.replication.use_inter_host_allreduce:
@@ -108,14 +108,14 @@ def group_and_rank(cluster: Cluster, job_rank: int) -> tuple[int, int]:
 
 
 def replica_ring(cluster: Cluster) -> Cluster:
-    """The devices that hold the same shards, one of each sharding group, and their links."""
+    """The devices that hold the same shards, one in each sharding group, and their links."""
     if cluster.replication is None:
         return _linked(cluster, 1, 1)
     return _linked(cluster, cluster.replication.replicas_on_a_host(cluster.world_size), cluster.replication.replicas)
 
 
 def _linked(cluster: Cluster, local: int, devices: int) -> Cluster:
-    """So many of the devices, for their links: memory is not kept."""
+    """A cluster of this many devices that keeps the links but not the memory."""
     return replace(
         cluster, local_world_size=local, hosts=devices // local, replication=None, hbm_bytes=None, reserve_bytes=0
     )
@@ -131,7 +131,7 @@ def _least_of_replicas(job: Cluster, replication: Replication) -> int | tuple[in
 
 
 def _share(size: int | None, local: int, job: Cluster) -> int | None:
-    """What so many devices of a host may take of its bytes."""
+    """The share of a host's bytes that `local` of its devices may take."""
     return None if size is None else size * local // job.local_world_size
 
 

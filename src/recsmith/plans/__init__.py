@@ -1,4 +1,4 @@
-"""Plans: placements, what they cost, files, differences."""
+"""Plans: placements with their cost, plan files, and differences between plans."""
 
 from recsmith.plans.check import check_one_optimizer, check_placements
 from recsmith.plans.diff import Change, PlanDiff, diff

@@ -1,6 +1,6 @@
-"""A certificate: what proves the bound of a plan, in a file that a program of its own can check.
+"""Certificates: files with the proof of a plan's bound, which an independent program can check.
 
-Its proof is a tree (proofs.py). analyses/checking.py works out anew what that proves.
+The proof is a tree (proofs.py). analyses/checking.py recomputes what it proves.
 """
 
 import hashlib
@@ -22,30 +22,30 @@ from recsmith.plans.plan import Plan
 from recsmith.plans.proofs import ProofTree
 
 SCHEMA = "recsmith/certificate/1"
-CERTIFICATE_FILE = starts_with_schema(SCHEMA)  # what `--certificate` may overwrite
+CERTIFICATE_FILE = starts_with_schema(SCHEMA)  # what `--certificate` may overwrite: files that begin with this schema
 
 
 @noun
 class Certificate:
-    """A plan, and the proof that no plan of its space takes fewer seconds under its cost model."""
+    """A plan, with the proof that no plan of its space takes fewer seconds under its cost model."""
 
     plan: Plan
     tree: ProofTree
 
 
 def save_certificate(certificate: Certificate, target: Source) -> None:
-    """Write a certificate's file, whole or not at all."""
+    """Write a certificate file, completely or not at all."""
     tree = certificate.tree
     raw = {"schema": SCHEMA, "digest": _digest(tree), "plan": plan_to_raw(certificate.plan), "tree": encode(tree)}
     write_text(source_text(target, "a certificate"), dump_json(raw))
 
 
 def load_certificate(source: Source) -> Certificate:
-    """The certificate of a file ('-' is stdin), whose proof is not checked yet.
+    """The certificate in a file ('-' is stdin); its proof is not checked here.
 
     Raises:
         UsageError: the file cannot be read.
-        CorruptFile: it is no certificate, or was changed after it was written.
+        CorruptFile: the file is not a certificate, or was changed after it was written.
     """
     named = source_text(source, "a certificate")
     raw = read_json(named)

@@ -1,4 +1,4 @@
-"""Whether placements can be run: every table once, by TorchRec's rules."""
+"""Checks whether placements can be run: every table once, by TorchRec's rules."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from recsmith.workloads import Table, Workload
 
 
 def check_placements(placements: Sequence[Placement], workload: Workload, cluster: Cluster) -> None:
-    """Refuse placements that miss or repeat a table, or that TorchRec cannot run (PlanMismatch)."""
+    """Raise PlanMismatch for placements that miss or repeat a table, or that TorchRec cannot run."""
     tables = {table.name: table for table in workload.tables}
     limits = KernelLimits.of(workload, cluster, tables_by_rows(placements))
     seen: set[str] = set()
@@ -37,12 +37,12 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
 
 
 def tables_by_rows(placements: Sequence[Placement]) -> frozenset[str]:
-    """Tables whose ranks add up their own rows."""
+    """Names of the tables whose ranks each pool their own rows and add up the results."""
     return frozenset(each.table for each in placements if each.sharding_type in ROW_SUMS)
 
 
 def check_placement(placement: Placement, table: Table, cluster: Cluster) -> None:
-    """Refuse a placement that TorchRec cannot run, whatever the other tables are (PlanMismatch)."""
+    """Raise PlanMismatch for a placement that TorchRec cannot run, whatever the other tables are."""
     if placement.sharding_type not in TYPE_NAMES:
         hint = did_you_mean(placement.sharding_type, list(TYPE_NAMES))
         raise PlanMismatch(f"table '{table.name}' has sharding_type '{placement.sharding_type}'{hint}")
@@ -64,7 +64,7 @@ def check_placement(placement: Placement, table: Table, cluster: Cluster) -> Non
 
 
 def _check_stash(placement: Placement, cluster: Cluster) -> None:
-    """Refuse what cannot rest: tables that are not fused, and on CUDA optimizer state, which FBGEMM keeps there."""
+    """Refuse stashing of tables that are not fused, and of optimizer state on CUDA, where FBGEMM keeps it."""
     if placement.stash is None:
         return
     if placement.compute_kernel != FUSED.name:
@@ -80,7 +80,7 @@ def _check_stash(placement: Placement, cluster: Cluster) -> None:
 
 
 def _check_kernel(placement: Placement, table: Table, limits: KernelLimits) -> None:
-    """Refuse a kernel that does not train the table in this workload."""
+    """Refuse a kernel that cannot train the table in this workload."""
     factor = placement.load_factor if placement.compute_kernel in CACHED_KERNELS else 0.0
     refusal = limits.refusal(table, placement.sharding_type, placement.compute_kernel, factor)
     if refusal is not None:
@@ -88,7 +88,7 @@ def _check_kernel(placement: Placement, table: Table, limits: KernelLimits) -> N
 
 
 def _check_policies(placements: Sequence[Placement]) -> None:
-    """Refuse caches of tables on disk that keep rows by different rules, which no search gives and no cost knows."""
+    """Refuse different cache policies of tables on disk, which no search returns and no cost model prices."""
     first: dict[str, str] = {}
     for placement in placements:
         if placement.compute_kernel == KEY_VALUE.name:
@@ -101,7 +101,7 @@ def _check_policies(placements: Sequence[Placement]) -> None:
 
 
 def _check_sequence_widths(placements: Sequence[Placement], tables: dict[str, Table]) -> None:
-    """TorchRec's EmbeddingCollection takes one width for all its column-wise tables, and does not say so."""
+    """Refuse different widths of column-wise tables in one EmbeddingCollection, which TorchRec does not report."""
     width_of: dict[str, tuple[int, str]] = {}
     for placement in placements:
         table = tables[placement.table]
@@ -117,7 +117,7 @@ def _check_sequence_widths(placements: Sequence[Placement], tables: dict[str, Ta
 
 
 def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Sequence[Table]) -> None:
-    """Refuse shards of a file that are not the ones its placements give (PlanMismatch names the first)."""
+    """Raise PlanMismatch, naming the first, for shards of a file that differ from those of its placements."""
     if tuple(found) == tuple(derived):
         return
     by_table: dict[str, tuple[list[Shard], list[Shard]]] = {table.name: ([], []) for table in tables}
@@ -128,7 +128,7 @@ def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Seque
             by_table[shard.table][side].append(shard)
     for name, (given, expected) in by_table.items():
         if len(given) == len(expected) and set(given) == set(expected):
-            continue  # alike but for their order
+            continue  # equal except for their order
         odd = next((shard for shard in given if shard not in expected), None)
         lost = next((shard for shard in expected if shard not in given), None)
         what = f"its shards list {_shown(odd)}" if odd else "its shards leave a hole" if lost else "its shards overlap"
@@ -144,10 +144,10 @@ def _shown(shard: Shard) -> str:
 
 
 def check_uneven_on_cpu(plan: Plan) -> None:
-    """Refuse what FBGEMM's kernels on CPU stop at in the first step, once a job is to train a plan (PlanMismatch).
+    """Raise PlanMismatch for a plan that FBGEMM's CPU kernels cannot train: they would stop in the first step.
 
-    TorchRec gives tables of two poolings or data types on a rank a kernel each. Where batch sizes vary, all kernels of
-    a sharding type write into one output, and those on CPU take no output that was made before.
+    TorchRec gives tables of different poolings or data types on a rank one kernel each. If batch sizes vary, all
+    kernels of a sharding type write into one output, and CPU kernels do not accept an existing output.
     """
     uneven = uneven_collections(plan.workload) if plan.cluster.device.kind == "cpu" else frozenset[str]()
     tables = {table.name: table for table in plan.workload.tables}
@@ -168,7 +168,7 @@ def check_uneven_on_cpu(plan: Plan) -> None:
 
 
 def check_one_optimizer(plan: Plan) -> None:
-    """UsageError where tables of a plan have optimizers of their own, for what measures all by one."""
+    """Raise UsageError if a table of a plan has its own optimizer, for measurements that use one optimizer for all."""
     odd = next(
         (table for table in plan.workload.tables if table.optimizer not in (None, plan.workload.optimizer)), None
     )

@@ -1,7 +1,7 @@
-"""What changed between two plans, and what a job must move: bytes of weights that a device does not hold yet.
+"""The difference between two plans, and what a job must move: bytes of weights that a device does not hold yet.
 
-Ranks keep their numbers: rank r of the new job has what rank r of the old one had. A rank beyond the old world has
-nothing.
+Ranks keep their numbers: rank r of the new job holds what rank r of the old job held. A rank beyond the old world size
+holds nothing.
 """
 
 from collections import defaultdict
@@ -22,9 +22,9 @@ Rectangle = tuple[tuple[int, int], tuple[int, int]]  # rows [a, b) and columns [
 
 @noun
 class Change:
-    """One table that the plans place differently; before or after is None where a plan lacks the table.
+    """One table that two plans place differently; before or after is None if a plan lacks the table.
 
-    moved_bytes: weights that a device must receive that it did not hold before.
+    moved_bytes: weights that devices must receive because they did not hold them before.
     """
 
     table: str
@@ -35,9 +35,10 @@ class Change:
 
 @noun
 class PlanDiff:
-    """What changed from one plan to another: tables, weights to move, and the step's cost.
+    """The difference between two plans: changed tables, weights to move, and step cost.
 
-    other_problem: how the plans solve different problems, in sentences; costs then tell little. Empty for one problem.
+    other_problem: sentences on how the problems of the plans differ, which makes costs hard to compare; empty for the
+        same problem.
     """
 
     changes: tuple[Change, ...]
@@ -49,10 +50,10 @@ class PlanDiff:
 
 
 def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
-    """What changed between two plans, or files of plans: which tables move, how many bytes, and what the step costs.
+    """Compare two plans, or plan files: which tables move, how many bytes, and what the step costs.
 
     Raises:
-        UsageError: a file cannot be read; CorruptFile or PlanMismatch where it holds no plan.
+        UsageError: a file cannot be read; CorruptFile or PlanMismatch if it contains no plan.
     """
     before, after = load_plan(before), load_plan(after)
     old = {placement.table: placement for placement in before.placements}
@@ -77,7 +78,7 @@ def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
 
 
 def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
-    """How the problems of two plans differ: tables, clusters, and what the costs depend on besides."""
+    """Sentences on how the problems of two plans differ: tables, clusters, and other inputs of the cost."""
     old, new = ({table.name: table for table in plan.workload.tables} for plan in (before, after))
     shapes = [name for name in old.keys() & new.keys() if not is_same_table(old[name], new[name])]
     if shapes or old.keys() != new.keys():
@@ -100,10 +101,10 @@ def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
 def moved_bytes(
     before: Plan, after: Sequence[Placement], workload: Workload, cluster: Cluster
 ) -> dict[str, list[tuple[int, int]]]:
-    """(rank, bytes of weights that it must receive) of each shard of placements that changed, by table; all are named.
+    """For each changed shard, by table: (rank, bytes of weights that the rank must receive); every table has an entry.
 
-    workload, cluster: those of the placements. What a rank held of a table before, it keeps. Tables that `before` does
-    not have, or has in another shape, are received whole.
+    workload, cluster: those of the placements `after`. A rank keeps what it held of a table. Tables that `before`
+        lacks, or has in another shape, are received completely.
     """
     tables = {table.name: table for table in workload.tables}
     same = {
@@ -131,7 +132,7 @@ def moved_bytes(
 
 
 def _placed_as_before(before: Plan, after: Sequence[Placement], cluster: Cluster) -> set[str]:
-    """Tables whose shards are those of the plan before; data_parallel ones alone may have thousands."""
+    """Tables with the same shards as in the plan `before`; data_parallel tables alone may have thousands of shards."""
     was, now = before.cluster, cluster
     if (was.world_size, was.local_world_size) != (now.world_size, now.local_world_size):
         return set()
@@ -140,7 +141,7 @@ def _placed_as_before(before: Plan, after: Sequence[Placement], cluster: Cluster
 
 
 def as_now(plan: Plan, places: Mapping[int, int]) -> Plan:
-    """A plan with ranks as they are now. places: by each rank of the plan, its rank now; others are gone."""
+    """The plan with its ranks renumbered. places: the new number of each rank that still exists."""
     last = max(places.values(), default=-1) + 1 + plan.cluster.world_size
     ranks = [places.get(rank, last + rank) for rank in range(plan.cluster.world_size)]
     return replace(plan, placements=tuple(
@@ -149,16 +150,16 @@ def as_now(plan: Plan, places: Mapping[int, int]) -> Plan:
 
 
 def is_same_table(before: Table, after: Table) -> bool:
-    """Whether the weights of one table can serve as those of the other: rows, columns and element type are equal."""
+    """Whether one table can take over the weights of the other: rows, columns and element type are equal."""
     return (before.num_embeddings, before.embedding_dim, before.data_type) == (
         after.num_embeddings, after.embedding_dim, after.data_type,
     )  # fmt: skip
 
 
 def with_columns_kept(new: Placement, old: Placement, dim: int) -> Placement:
-    """The same pieces on the same ranks, in an order of columns that leaves most of them where they were.
+    """The same pieces on the same ranks, with columns reordered so that most of them stay where they were.
 
-    Searches do not say which columns a rank holds, only how many.
+    Searches decide only how many columns a rank holds, not which ones.
     """
     if len(new.widths) < 2:
         return new
@@ -170,14 +171,14 @@ def with_columns_kept(new: Placement, old: Placement, dim: int) -> Placement:
 
 
 def _pieces(placement: Placement, dim: int) -> list[Piece]:
-    """The ranks and the width of each column piece, from the first column on."""
+    """The ranks and the width of each column piece, starting at the first column."""
     widths = placement.widths_of(dim)
     size = len(placement.ranks) // len(widths)
     return [(placement.ranks[i * size : (i + 1) * size], width) for i, width in enumerate(widths)]
 
 
 def _in_old_places(mine: list[Piece], before: list[Piece]) -> list[Piece]:
-    """Pieces of the old widths: those that were there stay in their place, the others fill the gaps."""
+    """Pieces with the old widths: pieces that existed before keep their place, and the others fill the gaps."""
     left, made = list(mine), list[Piece | None]()
     for place in before:
         made.append(place if place in left else None)
@@ -191,7 +192,7 @@ def _in_old_places(mine: list[Piece], before: list[Piece]) -> list[Piece]:
 
 
 def _in_old_order(mine: list[Piece], before: list[Piece]) -> list[Piece]:
-    """Pieces of other widths, from the first column on: always the one that keeps most of what its rank held."""
+    """Pieces with other widths, chosen column by column: each time the piece that keeps most of its rank's columns."""
     held: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     column = 0
     for ranks, width in before:
@@ -207,7 +208,7 @@ def _in_old_order(mine: list[Piece], before: list[Piece]) -> list[Piece]:
 
 
 def _keeps(piece: Piece, held: list[tuple[int, int]], column: int) -> tuple[int, int]:
-    """How good a column is for a piece: not less than its rank could keep elsewhere, then the more it keeps here."""
+    """Score of a column for a piece: first that its rank could not keep more elsewhere, then how much it keeps here."""
     here = max((_overlap(span, (column, column + piece[1])) for span in held), default=0)
     return here - max((min(_length(span), piece[1]) for span in held), default=0), here
 

@@ -1,4 +1,4 @@
-"""What a running TorchRec job says of its plan, table by table: a dumped ShardingPlan, or its planner's report.
+"""Reads a running TorchRec job's plan, table by table, from a dumped ShardingPlan or from its planner's report.
 
     json.dump(model.plan._serialize(), open("running.json", "w"))     # model: a DistributedModelParallel
 
@@ -25,16 +25,16 @@ ABBREVIATIONS = {
     "GS": "grid_shard", "DP": "data_parallel",
 }  # _get_sharding_type_abbr of torchrec 1.8, distributed/planner/stats.py  # fmt: skip
 _RANK_ROW = re.compile(r"^#\s+\d+\s+[\d.]+ \(\d+%\)", re.MULTILINE)
-MOST_COLUMNS = 2**20  # of a table in a report: more are taken for a mistake before they are cut into pieces
-MOST_SHOWN = 80  # characters of a cell in a message
+MOST_COLUMNS = 2**20  # columns of a table in a report; more are taken for a mistake, before they are cut into pieces
+MOST_SHOWN = 80  # most characters of a cell that a message quotes
 _COLUMNS = ("Sharding", "Compute Kernel", "Ranks")
 
 
 class RunningTable(NamedTuple):
     """How a running TorchRec job shards one table.
 
-    ranks: of its shards, in any order if `rectangles` is empty; () is every rank.
-    widths: of its column pieces; () where they are not told. shape: rows and columns, where they are told.
+    ranks: the ranks of its shards, in any order if `rectangles` is empty; () is every rank.
+    widths: the widths of its column pieces; () if unknown. shape: rows and columns, or None if unknown.
     """
 
     module: str
@@ -49,14 +49,14 @@ class RunningTable(NamedTuple):
 
 
 class RunningPlan(NamedTuple):
-    """A running plan, and the number of ranks it runs on where that can be told."""
+    """A running plan, with the number of ranks that it runs on if known."""
 
     world_size: int | None
     tables: tuple[RunningTable, ...]
 
 
 def rectangle(table: str, offsets: Sequence[int], sizes: Sequence[int], placement: str, source: str) -> Rectangle:
-    """A shard of TorchRec's ShardMetadata; CorruptFile where its placement, such as 'rank:0/cuda:0', names no rank."""
+    """A shard from TorchRec's ShardMetadata; CorruptFile if its placement, such as 'rank:0/cuda:0', names no rank."""
     place = _PLACE.match(placement)
     if place is None:
         raise CorruptFile(f"'{source}': a shard of table '{table}' has placement '{placement}'; wanted 'rank:0/...'")
@@ -73,7 +73,7 @@ def table_of(
     shards: Sequence[Rectangle],
     source: str,
 ) -> RunningTable:
-    """A table from its shards, in any order; CorruptFile where neither shards nor ranks say where it is."""
+    """A table from its shards, in any order; CorruptFile if neither shards nor ranks say where it is."""
     rectangles = tuple(sorted(shards, key=_reading_order))
     places = tuple(rank for rank, _, _ in rectangles) or tuple(ranks or ())
     if not places and sharding_type not in WHOLE_WORLD:
@@ -85,13 +85,13 @@ def table_of(
 
 
 def plan_of(tables: Sequence[RunningTable]) -> RunningPlan:
-    """The plan of tables; the world size is that of the types that cover every rank."""
+    """A plan from its tables; the world size is the number of ranks of types that cover every rank."""
     everywhere = [len(entry.ranks) for entry in tables if entry.sharding_type in WHOLE_WORLD and entry.ranks]
     return RunningPlan(max(everywhere, default=None), tuple(tables))
 
 
 def _reading_order(rectangle: Rectangle) -> tuple[int, int]:
-    """Column piece by column piece, block of rows by block, as TorchRec numbers shards."""
+    """Sort key for shards in TorchRec's order: by column piece, then by block of rows."""
     _, rows, columns = rectangle
     return columns[0], rows[0]
 
@@ -134,7 +134,7 @@ def is_dump(raw: Raw) -> bool:
 
 
 def read_dump(raw: Raw, source: str) -> RunningPlan:
-    """The plan of a dumped ShardingPlan; CorruptFile where it is none."""
+    """The plan of a dumped ShardingPlan; CorruptFile if the data is none."""
     modules = decode(_Dump, raw, source).plan
     return plan_of(
         [
@@ -157,7 +157,7 @@ def _table(module: str, name: str, parameter: _Parameter, source: str) -> Runnin
 
 
 def read_report(text: str, source: str) -> RunningPlan:
-    """The plan of a planner report; CorruptFile where cells cannot be read, PlanMismatch for unknown shardings."""
+    """The plan in a planner report; CorruptFile if a cell cannot be read, PlanMismatch for an unknown sharding."""
     rows = table_rows(text, source)
     if not rows:
         raise CorruptFile(
@@ -191,7 +191,7 @@ def _row(row: dict[str, str], source: str) -> RunningTable:
 
 
 def _ranks(cell: str) -> tuple[int, ...]:
-    """Ranks of '3', '0-95' or '2,2,5'."""
+    """The ranks in a cell such as '3', '0-95' or '2,2,5'."""
     spans = [range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1) for part in cell.split(",")]
     if any(span.stop > LARGEST_WORLD for span in spans) or sum(map(len, spans)) > MOST_COLUMNS:
         raise ValueError(f"ranks are more than those of the largest cluster, {LARGEST_WORLD:,} devices")

@@ -1,4 +1,4 @@
-"""Plans to and from files: a plan stands alone, with its workload, cluster, constraints and price inside."""
+"""Reads and writes plan files; each is self-contained, with workload, cluster, constraints and price."""
 
 import hashlib
 import json
@@ -23,16 +23,17 @@ from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 
-PRICE = ("planner", "cost_model", "constraints", "cost", "bound", "gap")  # what a plan written by hand may leave out
+# keys that a plan written by hand may leave out
+PRICE = ("planner", "cost_model", "constraints", "cost", "bound", "gap")
 SCHEMA = "recsmith/plan/1"
-_RANKS = "\0"  # stands for the ranks of a placement, whose text is made once for all that are equal
-PLAN_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
-MOST_SHARDS = 250_000  # a file with more has ranks as runs and leaves `shards` out: they are derived, and too many
+_RANKS = "\0"  # placeholder for the ranks of a placement, whose JSON text is made once for equal ranks
+PLAN_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite: files that begin with this schema
+MOST_SHARDS = 250_000  # with more shards, a file has ranks as runs and leaves out `shards`, which are derived
 
 
 @noun
 class PricedBody:
-    """The part of a plan file that is read by its types alone."""
+    """The fields of a priced plan file that are decoded by their types alone."""
 
     placements: tuple[Placement, ...]
     constraints: Raw
@@ -50,7 +51,7 @@ class PricedBody:
 
 @noun
 class Body:
-    """The same of a plan without a price, or with a part of one, which is then worked out again."""
+    """The fields of a plan file without a price, or with an incomplete one, which is then computed again."""
 
     placements: tuple[Placement, ...]
     constraints: Raw | None = None
@@ -67,22 +68,22 @@ class Body:
 
 
 def load_plan(source: Plan | Source) -> Plan:
-    """The plan of a file ('-' is stdin), checked: legal placements, agreeing shards, untouched digest.
+    """The plan in a file ('-' is stdin), checked: legal placements, agreeing shards, unchanged digest.
 
-    A Plan is taken as it is.
+    A Plan is returned as it is.
 
     Raises:
         UsageError: the file cannot be read.
-        CorruptFile: it is not a plan, or was changed after it was written.
+        CorruptFile: the file is not a plan, or was changed after it was written.
         PlanMismatch: the placements cannot be run, or shards and placements disagree.
     """
     return source if isinstance(source, Plan) else _priced(placed_from_raw(_raw_of(source), str(source)), source)
 
 
 def load_placed(source: Plan | Source) -> Plan | PlacedTables:
-    """The plan of a file, or the tables that it places where its cost is not theirs: it names none, or has no digest.
+    """The plan in a file, or only its placed tables if the file's cost may be out of date: no price, or no digest.
 
-    Files are written by hand, and edited, so: their digest is then taken out. Raises what `load_plan` raises.
+    Files written or edited by hand are such, because the digest is then removed. Raises what `load_plan` raises.
     """
     if isinstance(source, Plan):
         return source
@@ -92,7 +93,7 @@ def load_placed(source: Plan | Source) -> Plan | PlacedTables:
 
 
 def _unpriced(plan: Plan) -> PlacedTables:
-    """What a plan says of a file that was edited: its cost is of what it was before."""
+    """The placed tables of an edited plan, without its cost, which is of the plan before the edit."""
     return PlacedTables(
         workload=plan.workload, cluster=plan.cluster, constraints=plan.constraints, placements=plan.placements,
         cost_model=plan.cost_model, missing="digest",
@@ -119,12 +120,12 @@ def _running_plan(source: str, form: str) -> str:
 
 
 def save_plan(plan: Plan, target: Source) -> None:
-    """Write the plan's file, whole or not at all."""
+    """Write a plan file, completely or not at all."""
     files.write_text(files.source_text(target, "an output"), files.dump_json(plan_to_raw(plan)))
 
 
 def plan_to_raw(plan: Plan) -> Raw:
-    """Plain data of a plan, shards included."""
+    """Plain data of a plan, including shards."""
     return {
         "schema": SCHEMA,
         "digest": plan.digest,
@@ -144,7 +145,7 @@ def plan_to_raw(plan: Plan) -> Raw:
 
 
 def _places_to_raw(plan: Plan) -> Raw:
-    """Placements, cost and shards; of many shards, ranks as runs and no shards."""
+    """Placements, cost and shards; if there are many shards, ranks as runs and no shards."""
     if sum(len(placement.ranks) for placement in plan.placements) > MOST_SHARDS:
         runs = cache(runs_of)
         placed = [encode_placement(each, runs(each.ranks)) for each in plan.placements]
@@ -158,7 +159,7 @@ def _places_to_raw(plan: Plan) -> Raw:
 
 
 def encode_placement(placement: Placement, runs: str = "") -> Raw:
-    """Plain data of a placement; faster than the general way, since there are as many as tables. runs: of its ranks."""
+    """Plain data of a placement; quicker than `encode`, as there is one per table. runs: its ranks as runs, or ''."""
     raw: Raw = {
         "table": placement.table,
         "sharding_type": placement.sharding_type,
@@ -175,7 +176,7 @@ def encode_placement(placement: Placement, runs: str = "") -> Raw:
 
 
 def digest_of(workload: Workload, cluster: Cluster, constraints: Raw, placements: tuple[Placement, ...]) -> str:
-    """SHA-256 of what a job relies on; the same for any order of the tables."""
+    """SHA-256 of the plan data that a job depends on; independent of the order of tables."""
     tables, ranks = workload_to_raw(sorted_by_name(workload)), cache(_listed)
     block = json.dumps([tables, cluster_to_raw(cluster), constraints], sort_keys=True)
     made = hashlib.sha256(f"{block[:-1]}, [".encode())
@@ -192,12 +193,12 @@ def _listed(ranks: tuple[int, ...]) -> str:
 
 
 def workload_digest(workload: Workload) -> str:
-    """SHA-256 of a workload, by which one knows it again; the same for any order of the tables."""
+    """SHA-256 that identifies a workload; independent of the order of tables."""
     return hashlib.sha256(json.dumps(workload_to_raw(sorted_by_name(workload)), sort_keys=True).encode()).hexdigest()
 
 
 def sorted_by_name(workload: Workload) -> Workload:
-    """The workload with its tables in order of their names, as plans keep it."""
+    """The workload with its tables sorted by name, as plans store it."""
     return replace(workload, tables=tuple(sorted(workload.tables, key=lambda table: table.name)))
 
 
@@ -216,7 +217,7 @@ def _priced(found: Plan | PlacedTables, source: Plan | Source) -> Plan:
 
 
 def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
-    """A plan from plain data, checked; the tables that it places where a part of its price is left out."""
+    """A plan from plain data, checked; only its placed tables if part of the price is missing."""
     body = files.check_schema(raw, SCHEMA, source)
     missing = [key for key in ("workload", "cluster", "placements") if key not in body]
     if missing:
@@ -245,13 +246,13 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
 
 
 def _with_ranks(placement: Placement, ranks: tuple[int, ...]) -> Placement:
-    """The same placement on other ranks, which are numbers: thousands, of thousands of tables."""
+    """The same placement with other ranks, unchecked: there may be thousands of ranks and of tables."""
     kept = {each.name: getattr(placement, each.name) for each in fields(placement)}
     return unchecked(Placement, **kept | {"ranks": ranks})
 
 
 def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source: str) -> str:
-    """The digest; placements that cannot be run, shards that are not theirs, and another digest are refused."""
+    """The digest, after refusing placements that cannot be run, shards that do not match, and another digest."""
     try:
         check_placements(body.placements, workload, cluster)
         check_towers(body.towers, body.placements, cluster)

@@ -1,4 +1,4 @@
-"""A plan: where every table goes, for which workload and cluster, what that costs, and the bound it is held against."""
+"""A plan: the placement of every table for a workload and a cluster, its cost, and the bound for comparison."""
 
 import math
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 PARTS = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_comm_s")
 
 
-EXACT, LONGER = "exact: ", "longer: "  # how kinds of bounds begin that a search proved which took its time
-SAME_SECONDS = 1e-6  # relative: by how much sums of seconds of one price may differ
-LONGEST_S = 1e30  # seconds: beyond what any legal workload takes on any legal cluster; larger ones would overflow
+EXACT, LONGER = "exact: ", "longer: "  # prefixes of the kinds of bounds that were proved by a search
+SAME_SECONDS = 1e-6  # relative difference allowed between two sums of seconds of one price
+LONGEST_S = 1e30  # seconds: more than any legal workload takes on any legal cluster; larger numbers would overflow
 
 
 def _check_seconds(value: float, what: str) -> None:
@@ -58,12 +58,12 @@ class DeviceCost:
 
 @noun
 class StepCost:
-    """Seconds of a training step's embedding part, and where they go.
+    """Seconds of the embedding part of a training step, in total and by rank.
 
-    total_s: what a plan decides, which is what planners search by, and what a bound is about. Whoever tells or compares
-        steps takes step_s.
-    sequences_s: what every rank takes beside it, under any plan, for rows of sequence tables: to find equal ids and to
-        give each its row again where ids are deduplicated, and on CPU to send them.
+    total_s: the seconds that a plan decides, which planners minimize and bounds limit. To report or compare steps, use
+        step_s.
+    sequences_s: the seconds that every rank takes in addition, under any plan, for rows of sequence tables: with index
+        deduplication, to find equal ids and to copy rows back to each id; on CPU, to send them.
     """
 
     total_s: float
@@ -76,12 +76,12 @@ class StepCost:
 
     @property
     def step_s(self) -> float:
-        """Seconds of the step as all faces tell them: what the plan decides, and what any plan takes besides."""
+        """Seconds of the step as reported everywhere: those that the plan decides, and those that any plan takes."""
         return self.total_s + self.sequences_s
 
     @property
     def mean_s(self) -> float:
-        """Mean busy seconds of the devices: total over mean is the imbalance."""
+        """Mean busy seconds of the devices; total over mean is the imbalance."""
         return sum(device.busy_s for device in self.per_device) / len(self.per_device)
 
     @property
@@ -92,9 +92,10 @@ class StepCost:
 
 @noun
 class Bound:
-    """No plan in the stated space costs less than value_s (None: the cost model gives no bound).
+    """A lower bound: no plan in the stated space costs less than value_s (None: the cost model gives no bound).
 
-    kind: how it was proved; 'exact: ...' and 'longer: ...' by a search. space: the space it holds for, as a sentence.
+    kind: how it was proved; 'exact: ...' and 'longer: ...' by a search. space: the space for which it holds, as a
+        sentence.
     """
 
     value_s: float | None
@@ -107,15 +108,15 @@ class Bound:
 
     @property
     def searched(self) -> bool:
-        """Whether a search proved it, so that pricing the plan again does not."""
+        """Whether a search proved the bound, so that pricing the plan again does not give it."""
         return self.kind.startswith((EXACT, LONGER))
 
     def of_step(self, cost: StepCost) -> float | None:
-        """Seconds that no step of the space is shorter than: told beside StepCost.step_s."""
+        """Lower bound of the whole step, to be compared with StepCost.step_s; None if there is no bound."""
         return None if self.value_s is None else self.value_s + cost.sequences_s
 
     def gap(self, total_s: float) -> float | None:
-        """How far a plan of this cost can be from the best: total / bound - 1; None where nothing bounds it."""
+        """How far a plan of this cost can be from the best: total / bound - 1; None if there is no bound."""
         if self.value_s is None:
             return None
         if total_s < self.value_s * (1 - 1e-9):
@@ -128,7 +129,7 @@ class Bound:
 
 
 def wrong_price(cost: StepCost, bound: Bound, gap: float | None) -> str | None:
-    """What of a price does not go with the rest of it: ranks, parts of a step, the gap; None where all does."""
+    """Message for a price whose ranks, step parts or gap contradict the rest of it; None if it is consistent."""
     for rank, device in enumerate(cost.per_device):
         if device.rank != rank:
             return f"the cost of rank {rank} is of rank {device.rank}"
@@ -141,24 +142,24 @@ def wrong_price(cost: StepCost, bound: Bound, gap: float | None) -> str | None:
 
 
 def _is_same(one_s: float, other_s: float) -> bool:
-    """Whether seconds are the same but for what sums of them lose."""
+    """Whether two times are equal up to rounding in sums."""
     return math.isclose(one_s, other_s, rel_tol=SAME_SECONDS, abs_tol=LEAST_TIME)
 
 
 def wrong_load_factor(share: float) -> str | None:
-    """What is wrong with shares of a table's rows that no cache can hold."""
+    """Message for a share of a table's rows that no cache can hold; None if the share is valid."""
     return None if 0 < share <= 1 else f"load_factor is {share}; it must lie above 0 and at most at 1"
 
 
 CachePolicy = Literal["lru", "static"]
-Stash = Literal["weights", "weights_and_state"]  # what of a table is in host memory while dense layers work
+Stash = Literal["weights", "weights_and_state"]  # the parts of a table that are in host memory while dense layers run
 
 
 @noun
 class Cache:
-    """How much of a table outside device memory stays on the device all the same: a share of its rows.
+    """The device cache of a table that is stored outside device memory, as a share of the table's rows.
 
-    policy: which rows. lru: those that were read last. static: those that are read most, of tables on disk on CPU.
+    policy: which rows are cached. lru: the rows read last. static: the most read rows, for tables on disk on CPU.
     """
 
     load_factor: float
@@ -177,11 +178,11 @@ def describe_kernel(kernel: str, cache: Cache | None) -> str:
 
 @noun
 class Placement:
-    """Where one table goes: TorchRec's sharding type, kernel and ranks, and the widths of its column pieces.
+    """The placement of one table: TorchRec's sharding type, kernel and ranks, and the widths of its column pieces.
 
     ranks: one per shard, in shard order. widths: of the column pieces; () is the whole table in one piece.
-    cache: of fused_uvm_caching and key_value, where FBGEMM's default takes the place of None.
-    stash: what of it rests in host memory from lookup to update (docs/stashing.md); None: nothing.
+    cache: for fused_uvm_caching and key_value; None is replaced by FBGEMM's default.
+    stash: the parts kept in host memory from lookup to update (docs/stashing.md); None: none.
     """
 
     table: str
@@ -193,7 +194,7 @@ class Placement:
     stash: Stash | None = None
 
     def __post_init__(self) -> None:
-        """Write out the cache that FBGEMM makes where nothing is said."""
+        """Set the cache that FBGEMM uses by default if none is given."""
         if self.cache is None and self.compute_kernel in CACHED_KERNELS:
             object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
 
@@ -209,7 +210,7 @@ class Placement:
 
     @property
     def kind(self) -> ShardingType:
-        """The sharding type behind the name."""
+        """The sharding type with this name."""
         return sharding_type(self.sharding_type)
 
     def widths_of(self, dim: int) -> tuple[int, ...]:
@@ -219,12 +220,12 @@ class Placement:
 
 @noun
 class Plan:
-    """Placements of all tables (in order of their names) with the problem they solve and the price.
+    """Placements of all tables (sorted by name) with the problem they solve and the price.
 
-    constraints: the space that was searched and what had to be kept, as plain data (they travel with the bound).
-    extrapolated: inputs beyond what a learned cost model was trained on, by what factor, the largest first.
-    error: how far the predicted step may be off; None in files of before (recsmith.costs.published works it out).
-    towers: the tables of each host, where they were planned as towers. digest: of workload, cluster, constraints and
+    constraints: the searched space and the constraints, as plain data (stored with the bound for which they hold).
+    extrapolated: inputs beyond the training range of a learned cost model, and by what factor, the largest first.
+    error: how far the predicted step may be off; None in older files (recsmith.costs.published computes it).
+    towers: the tables of each host, if they were planned as towers. digest: of workload, cluster, constraints and
         placements; equal digests mean equal plans.
     """
 
@@ -243,11 +244,11 @@ class Plan:
     digest: str = ""
 
     def shards(self) -> tuple[Shard, ...]:
-        """Every shard, derived from the placements by the sharding types."""
+        """All shards, derived from the placements by their sharding types."""
         return shards_of(self.placements, self.workload, self.cluster)
 
     def __repr__(self) -> str:
-        """What it places, and its price; never the tables one by one."""
+        """The number of placed tables and the price, without the single tables."""
         gap = "" if self.gap is None else f", gap={self.gap:.3g}"
         return (
             f"Plan({len(self.placements)} tables on {self.cluster.describe()}; planner={self.planner!r}, "
@@ -257,9 +258,9 @@ class Plan:
 
 @noun
 class PlacedTables:
-    """Placements that a plan file holds without their price.
+    """The placements of a plan file, without their price.
 
-    constraints: None where the file names none. missing: the first part of a price that the file leaves out.
+    constraints: None if the file names none. missing: the first part of a price that the file leaves out.
     """
 
     workload: Workload
@@ -271,7 +272,7 @@ class PlacedTables:
 
 
 def shards_of(placements: Sequence[Placement], workload: Workload, cluster: Cluster) -> tuple[Shard, ...]:
-    """Every shard of placements, placement by placement."""
+    """All shards of placements, in the order of the placements."""
     tables = {table.name: table for table in workload.tables}
     return tuple(
         shard
@@ -286,7 +287,7 @@ def shards_of(placements: Sequence[Placement], workload: Workload, cluster: Clus
 
 
 def wide_tables(plan: Plan) -> list[str]:
-    """Tables with pieces of more than NOTED_ON_CUDA columns on CUDA devices, where not all of FBGEMM's kernels go."""
+    """Tables with pieces wider than NOTED_ON_CUDA columns on CUDA devices, which not all FBGEMM kernels support."""
     if plan.cluster.device.kind != "cuda":
         return []
     dims = {table.name: table.embedding_dim for table in plan.workload.tables}
@@ -301,7 +302,7 @@ def inexact_tables(plan: Plan) -> list[str]:
 
 
 def inexact_optimizers(plan: Plan) -> str:
-    """The row-wise optimizers of those tables, in words."""
+    """The row-wise optimizers of the tables of `inexact_tables`, as text."""
     inexact = set(inexact_tables(plan))
     found = {plan.workload.optimizer_of(table) for table in plan.workload.tables if table.name in inexact}
     return " and ".join(sorted(found))

@@ -1,7 +1,7 @@
-"""How far a prediction may be off: by figures that others have published, and by measurements of ours.
+"""The likely error of a prediction, by published figures and by our own measurements.
 
-A plan carries it (`Plan.error`), so that its file, the terminal, the report, the page and comparisons say the same;
-recsmith.costs.published works it out.
+A plan stores it (`Plan.error`), so that plan file, terminal, report, page and comparisons agree;
+recsmith.costs.published computes it.
 """
 
 import math
@@ -16,13 +16,14 @@ COLLECTIVES = "collectives"
 
 @noun
 class PublishedTimes:
-    """Published figures of a part of a step on a device: how many, by how many laboratories, and the error.
+    """Published or measured times of one part of a step on a device: their number, their sources, and the error.
 
-    laboratories: 0 where they are kernels that we measured, which a learned model knows (docs/benchmarks/gpu.md).
-    error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %; of kernels that a
-    learned model priced, the median; of others that we measured, by how much they took longer at the median, where
-    there is a spread. spread: what is left of it, as a geometric mean, where all take longer by the same factor, which
-    decides between no plans; 0 where that is not known apart from the error.
+    laboratories: number of sources; 0 for kernels that we measured and a learned model covers (docs/benchmarks/gpu.md).
+    error: geometric mean of the ratio between predicted and measured times, less 1: 0.2 is 20 %. For kernels priced by
+        a
+    learned model, the median error; for other kernels that we measured and that have a spread, the median excess of
+    measured over predicted time. spread: what remains of the error, as a geometric mean, if all times differ by a
+    common factor, which does not affect the choice between plans; 0 if it is not known separately.
     """
 
     figures: int
@@ -41,12 +42,13 @@ class PublishedTimes:
 
 @noun
 class PublishedError:
-    """How far a prediction may be off, by what was measured or published of its parts.
+    """The likely error of a prediction, by measured or published times of its parts.
 
-    device: of the catalogue. checked: what is known of the parts that the plan uses on this device. unchecked: parts of
-    which nothing is. share: of the step, each part by its seconds and error; an unchecked part of cost model `analytic`
-    by the error that it has on the other devices, all of them together, and of others by 0. spread: the same, with each
-    part's spread where it is known. known_by: the cost model that learned these kernels, where that is another.
+    device: name in the catalogue. checked: known times of the parts that the plan uses on this device. unchecked: parts
+        without
+    any. share: relative error of the step, weighted by each part's seconds; an unchecked part of cost model `analytic`
+    has its mean error on all other devices, and of other cost models 0. spread: the same, with each part's spread if
+    known. known_by: the cost model that learned these kernels, if it is another one.
     """
 
     device: str
@@ -67,7 +69,7 @@ class PublishedError:
 
     @property
     def reasons(self) -> str:
-        """What is known of each part, and what is not, in words."""
+        """What is known of each part, and which parts are unchecked, as text."""
         found = ", ".join(_words(part, seen) for part, seen in self.checked.items())
         are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
         missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
@@ -77,21 +79,21 @@ class PublishedError:
         return "; ".join(each for each in said if each)
 
     def interval(self, seconds: float) -> tuple[float, float]:
-        """Between which seconds a step lies that is off by the share, either way."""
+        """The range of seconds of a step that is off by the share in either direction."""
         return seconds / (1 + self.share), seconds * (1 + self.share)
 
     @property
     def off(self) -> str:
-        """The share in words."""
+        """The share as text."""
         return f"{_off(self.share).lstrip('±')}{' or more' if self.unchecked else ''}"
 
     @property
     def apart(self) -> str:
-        """What plans must differ by for the model to tell them apart, in words."""
+        """The least difference between plans that the model can distinguish, as text."""
         return f"{_off(self.spread).lstrip('±')}{' or more' if self.unchecked else ''}"
 
     def ties(self, difference: float) -> bool:
-        """Whether steps that differ by this share of the smaller one are too close for the model to tell apart."""
+        """Whether steps that differ by this share of the smaller one are too close for the model to distinguish."""
         return difference <= self.spread
 
 

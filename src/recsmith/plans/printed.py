@@ -1,4 +1,4 @@
-"""Reads a printed ShardingPlan: what `print(model.plan)` writes, alone or in the log of a job.
+"""Reads a printed ShardingPlan: the output of `print(model.plan)`, alone or in the log of a job.
 
     module: sparse.ebc
 
@@ -11,8 +11,8 @@
     users | [0, 0]        | [1000, 32]  | rank:0/cuda:0
     users | [0, 32]       | [1000, 32]  | rank:1/cuda:1
 
-(torchrec 1.8, ShardingPlan.__str__ of distributed/types.py.) What a launcher writes before every line is passed over if
-it is as long on each line of a table. `print(model.plan.plan)` writes the objects themselves, on one line:
+(torchrec 1.8, ShardingPlan.__str__ of distributed/types.py.) A launcher's prefix is ignored if it has the same length
+on every line of a table. `print(model.plan.plan)` prints the objects themselves, on one line:
 
     {'sparse.ebc': {'users': ParameterSharding(sharding_type='column_wise', compute_kernel='fused', ranks=[0, 1],
     sharding_spec=EnumerableShardingSpec(shards=[ShardMetadata(shard_offsets=[0, 0], shard_sizes=[1000, 32],
@@ -30,13 +30,14 @@ from recsmith.units import counted
 _HEADER = re.compile(r"param +\| +sharding type +\| +compute kernel +\| +ranks")
 _MODULE = re.compile(r"(?:^|[\s:\]])module: (\S*)\s*$")
 _RULER = re.compile(r"-+(?: \| -+){3}\s*$")
-_GAP = " | "  # between the columns of a table
+_GAP = " | "  # column separator
 _LOST = "a line among its rows breaks the layout or is missing: give the output of print(plan) as it was written"
 UNSHARDED = "data_parallel"  # the sharding type whose copies are not listed as shards
 
 _OBJECT = "ParameterSharding(sharding_type="
-_NAME = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""  # as Python writes it
-_NAMES = re.compile(rf"(?:{_NAME}:\s*\{{\s*)?{_NAME}:\s*$")  # of a module, before its first table, and of a table
+_NAME = r"""(?:'([^'\n]*)'|"([^"\n]*)")"""  # a string as Python prints it
+# name of a module, before its first table, and name of a table
+_NAMES = re.compile(rf"(?:{_NAME}:\s*\{{\s*)?{_NAME}:\s*$")
 _FIELDS = re.compile(
     r"ParameterSharding\(sharding_type='(\w+)',\s*compute_kernel='(\w+)',\s*ranks=(None|\[[\d,\s]*\]),\s*"
     r"sharding_spec=(None|EnumerableShardingSpec)"
@@ -47,13 +48,13 @@ _SHARD = re.compile(
 _LOAD_FACTOR = re.compile(
     r"cache_params=CacheParams\([^()]*load_factor=([0-9]{1,9}(?:\.[0-9]{1,20})?(?:e-[0-9]{1,3})?)"
 )
-_LONGEST_NAMES = 2000  # characters of the names of a module and a table, which bounds the work on damaged text
+_LONGEST_NAMES = 2000  # most characters of the names of a module and a table; bounds the work on damaged text
 
 Row = tuple[str, str, str, str]
 
 
 class _Grid(NamedTuple):
-    """One printed table: the module above it, whether it holds shards (or parameters), and its rows."""
+    """One printed table: the module above it, whether it lists shards (or parameters), and its rows."""
 
     module: str
     is_shards: bool
@@ -61,12 +62,12 @@ class _Grid(NamedTuple):
 
 
 def is_printed(text: str) -> bool:
-    """Whether a text holds a printed ShardingPlan."""
+    """Whether a text contains a printed ShardingPlan."""
     return _HEADER.search(text) is not None or _OBJECT in text
 
 
 def read_printed(text: str, source: str) -> RunningPlan:
-    """The plan of a text; of a module that is printed several times, the last.
+    """The plan in a text; if a module is printed several times, its last print.
 
     Raises:
         CorruptFile: a cell cannot be read, a table has neither shards nor ranks, or rows of shards are missing.
@@ -101,7 +102,7 @@ def _tables(
 
 
 def _check_rows(module: str, rows: Sequence[Row], shards: dict[str, list[Rectangle]], source: str) -> None:
-    """Refuse tables and shards that do not go together: a line broke the layout, and the rows after it are lost."""
+    """Refuse tables and shards that do not match: a line broke the layout, and the rows after it are lost."""
     unknown = shards.keys() - {name for name, *_ in rows}
     if unknown:
         raise CorruptFile(
@@ -134,7 +135,7 @@ def _rectangles(rows: Sequence[Row], source: str) -> dict[str, list[Rectangle]]:
 
 
 def _numbers(table: str, cell: str, source: str, count: int | None = None) -> list[int]:
-    """The whole numbers of a cell such as '[0, 32]'; CorruptFile where it holds something else."""
+    """The whole numbers in a cell such as '[0, 32]'; CorruptFile if it contains anything else."""
     if not re.fullmatch(r"\[[0-9]{1,16}(?:, [0-9]{1,16})*\]", cell):
         raise CorruptFile(
             f"'{source}': the printed plan has '{cell[:80]}' for table '{table}'; wanted numbers: [0, 32]"
@@ -158,7 +159,7 @@ def _grids(lines: Sequence[str]) -> Iterator[_Grid]:
 
 
 def _rows(lines: Sequence[str], at: int, ruler: re.Match[str]) -> Iterator[Row]:
-    """The rows under a ruler, cut where its columns are, up to the first line that is none."""
+    """The rows under a ruler, split at its columns, up to the first line that is not a row."""
     widths = [len(dashes) for dashes in ruler[0].strip().split(_GAP)]
     first, second, third = (ruler.start() + sum(widths[:i]) + len(_GAP) * (i - 1) for i in (1, 2, 3))
     for line in lines[at:]:
@@ -177,7 +178,7 @@ def _rows(lines: Sequence[str], at: int, ruler: re.Match[str]) -> Iterator[Row]:
 
 
 def _last_printed(tables: Iterable[RunningTable]) -> list[RunningTable]:
-    """The tables of each module's last print, as every rank of a job writes one."""
+    """The tables of the last print of each module, because every rank of a job may print the plan."""
     found: dict[str, dict[str, RunningTable]] = {}
     for table in tables:
         module = found.setdefault(table.module, {})
@@ -193,7 +194,7 @@ def _tables_of_objects(text: str, source: str) -> Iterator[RunningTable]:
     module = ""
     for at, end in zip(starts, [*starts[1:], len(text)], strict=True):
         names = _NAMES.search(text, max(0, at - _LONGEST_NAMES), at)
-        printed = re.sub(r",\s+", ", ", text[at:end])  # a terminal may have folded it
+        printed = re.sub(r",\s+", ", ", text[at:end])  # a terminal may have folded the text
         fields = _FIELDS.match(printed)
         if names is None or fields is None:
             raise CorruptFile(f"'{source}': the printed plan cannot be read at '{printed[:80]}'; {_LOST}")

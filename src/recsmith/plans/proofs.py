@@ -1,10 +1,10 @@
-"""What proves the bound of a plan, as certificates hold it.
+"""The proof of a plan's bound, in the form that certificates store.
 
-The proof is a tree. It begins with all plans that take fewer seconds than `below`, and splits them in two again and
-again: by whether a fusion group is used, by whether the slowest rank's seconds in a phase lie below or above a time, by
-whether a table spans the world, by how many seconds one of two hosts has in pieces that cover it. Parts may be proved
-together, as one that holds them all. A leaf has multipliers, by which the cheapest places of all tables together cost
-at least the certified seconds (docs/bounds.md). analyses/checking.py works that out anew.
+The proof is a tree. Its root is all plans that take fewer seconds than `below`. Nodes split plans in two: by whether a
+fusion group is used, by whether the slowest rank's seconds in a phase are below or above a time, by whether a table
+spans the world, or by the seconds that one of two hosts has in pieces that cover it. Parts may be proved together, as
+one part that contains them all. A leaf has multipliers, under which the cheapest placements of all tables together cost
+at least the certified seconds (docs/bounds.md). analyses/checking.py recomputes that.
 """
 
 from itertools import pairwise
@@ -15,20 +15,21 @@ from recsmith._types import noun
 from recsmith.errors import check_rules
 
 MOST_PARTS = 1_000_000
-MOST_ENDS, MOST_PROOFS = 1_000, 10_000  # of the ways to split a table
-MOST_LARGE = 300  # pieces of a proof by fillings of a rank
+MOST_ENDS, MOST_PROOFS = 1_000, 10_000  # limits for the splits of a table
+MOST_LARGE = 300  # most large pieces in a proof by fillings of a rank
 MOST_LEVELS = 1_000
-MOST_NUMBER, LEAST_NUMBER = 1e100, 1e-100  # of what is multiplied, or divided by: prices of all pieces stay finite
+MOST_NUMBER, LEAST_NUMBER = 1e100, 1e-100  # limits of multipliers and divisors: prices of all pieces stay finite
 Shares = tuple[float, ...]
 
 
 @noun
 class ShareWorth:
-    """What the share of a rank that a piece takes is worth beyond its seconds, by a function of bin packing.
+    """Extra price of a piece for the share of a rank that it takes, by a dual feasible function of bin packing.
 
-    kind: 'cutoff' (nothing for shares below `by`, the whole rank for those above 1 - by, and else the share), 'steps'
-    (how often `by` goes into the share, over how often into 1; above a half 1 less that of what is left) or 'count'
-    (how often 1 / (by + 1) goes into the share, over by). worth: of the whole rank, over the longest first phase.
+    kind: 'cutoff' (0 for shares below `by`, 1 for those above 1 - by, and else the share), 'steps'
+    (how often `by` fits into the share, over how often into 1; for shares above a half, 1 less the value of the rest)
+    or 'count' (how often 1 / (by + 1) fits into the share, over by). worth: the extra price of a whole rank, over the
+    longest first phase.
     """
 
     kind: Literal["cutoff", "steps", "count"]
@@ -48,9 +49,9 @@ class ShareWorth:
 
 @noun
 class StepWorth:
-    """What seconds in the later phases are worth as well, counted in whole steps of width on each rank.
+    """Extra price of seconds in the later phases, counted in whole steps of width on each rank.
 
-    seconds: of a step. worth: of each second of whole steps.
+    seconds: of a step. worth: price of each second of whole steps.
     """
 
     seconds: float
@@ -67,9 +68,10 @@ class StepWorth:
 
 @noun
 class LargePiece:
-    """A piece of which a rank can hold few, and what it is worth beyond its seconds, as is any that takes no less.
+    """A piece of which a rank can hold only few, with its extra price, which also applies to more costly pieces.
 
-    mode: number of the problem's way to place a table that it is of. width: its columns. worth: seconds.
+    mode: number of the problem's mode (a way to place a table) of this piece. width: its columns. worth: extra price in
+        seconds.
     """
 
     mode: int
@@ -85,11 +87,12 @@ class LargePiece:
 
 @noun
 class LeafProof:
-    """A leaf: what a second of each phase, and a byte, is worth in the price of a piece.
+    """A leaf: the multipliers of seconds in each phase, and of bytes, in the price of a piece.
 
-    ready: of the first phase; rest: of the later ones. byte: seconds per byte. mix: of each group, shares of the cost
-    model's planes. plane: by which it is decided which pieces are big. shares: what shares of a rank are worth as well.
-    large: pieces that are worth more, because few of them are on a rank. steps: what whole steps of width are worth.
+    ready: multiplier of the first phase; rest: of the later ones. byte: seconds per byte. mix: for each group, shares
+        of the
+    cost model's planes. plane: the plane that decides which pieces are big. shares: extra prices of shares of a rank.
+    large: pieces with extra prices, because few of them fit on a rank. steps: extra price of whole steps of width.
     """
 
     ready: float
@@ -113,10 +116,11 @@ class LeafProof:
 
 @noun
 class HostWorth:
-    """What seconds on one of two hosts are worth in the prices of its pieces.
+    """The multipliers of seconds on one of two hosts in the prices of its pieces.
 
-    ready: of the first phase; rest: of the later ones. own: taken off the price of each second in the first phase of
-    pieces that cover the host, or added where it is below 0. steps: what whole steps of width are worth.
+    ready: multiplier of the first phase; rest: of the later ones. own: subtracted from the price of each second in the
+        first phase of pieces that cover the host, or added if it is below 0. steps: extra price of whole steps of
+        width.
     """
 
     ready: float
@@ -133,9 +137,9 @@ class HostWorth:
 
 @noun
 class HostsProof:
-    """A leaf of plans on two hosts: what seconds are worth on the one that pieces cover for less time, and the other.
+    """A leaf for plans on two hosts: multipliers of the host that pieces cover for less time, and of the other host.
 
-    plane: by which it is decided which pieces are big; none: by the mix that tells hosts apart.
+    plane: the plane that decides which pieces are big; None: the mix that distinguishes hosts decides.
     """
 
     hosts: tuple[HostWorth, HostWorth]
@@ -144,11 +148,11 @@ class HostsProof:
 
 @noun
 class LevelPlane:
-    """One more plane of groups whose shares rise as they grow: what pieces cost at each level of how full they are.
+    """One more plane, for groups whose shares rise as they grow: costs of pieces at each level of the group's size.
 
-    paid: part of a launch that pieces pay for, so that groups open with the rest. shares: of each group, and each level
-    of it, shares of the cost model's planes, and of the ways in which pieces fill the level: by seconds, by each term
-    that is cut, and by each kind of tables. A group of none costs nothing by this plane.
+    paid: part of a launch that pieces pay for; opening a group costs the rest. shares: for each group, and each level
+        of it, shares of the cost model's planes, and of the measures by which pieces fill the level: seconds, each term
+        that is cut, and each kind of tables. A group without shares costs nothing by this plane.
     """
 
     paid: float
@@ -165,10 +169,10 @@ class LevelPlane:
 
 @noun
 class LevelsProof:
-    """Levels of how full groups are, and planes by them, which stand after the cost model's own in every mix.
+    """Levels of the size of groups, and planes defined on them, which follow the cost model's own planes in every mix.
 
-    terms: numbers of the work terms that are cut; ends: sums at which each is. Levels are all pairs of their ranges, of
-    which the last term's change first. kinds: the kind of each table.
+    terms: numbers of the work terms that are cut; ends: sums at which each term is cut. Levels are all combinations of
+        their ranges; the range of the last term changes first. kinds: the kind of each table.
     """
 
     terms: tuple[int, ...]
@@ -188,10 +192,10 @@ class LevelsProof:
 
 @noun
 class SpreadProof:
-    """A leaf of plans that split the columns of a table over single ranks: a bound of every way to do so.
+    """A leaf for plans that split the columns of a table over single ranks: a bound for every such split.
 
-    ends: seconds at which the range of the first phase is cut. proofs: multipliers; each way and range has the bound of
-    those by which it is highest.
+    ends: seconds at which the range of the first phase is cut. proofs: multipliers; each split and range has the
+        highest bound that any of these gives.
     """
 
     table: int
@@ -209,7 +213,7 @@ class SpreadProof:
 
 @noun
 class RanksProof:
-    """A leaf by constraints: some ranks carry all of the tables that may be on no others, by a mix of planes."""
+    """A leaf by constraints: some ranks hold all tables that may be on no other ranks, priced by a mix of planes."""
 
     ranks: tuple[int, ...]
     mix: tuple[Shares, ...]
@@ -225,10 +229,11 @@ class RanksProof:
 
 @noun
 class PlacesProof:
-    """A leaf by a constraint that counts: its tables share so many places, by a mix of planes.
+    """A leaf by a constraint that counts: its tables share a limited number of places, priced by a mix of planes.
 
-    constraint: its number among those between tables. price: seconds per place. seconds: of a step in which its tables
-    need more places than there are; 0: of none.
+    constraint: its number among the constraints between tables. price: seconds per place. seconds: a step time below
+        which the tables
+    need more places than there are; 0: unused.
     """
 
     constraint: int
@@ -246,15 +251,15 @@ class PlacesProof:
 
 @noun
 class ProofPart:
-    """Plans that share something. They are split in two, or a leaf proves a bound of them.
+    """Plans with a common property, which are split in two, or whose bound is proved by a leaf.
 
     split: 'group' (of: its number; the first half does not use it, the second does), 'ready' or 'rest' (at: seconds;
-    the first half lies below, the second above), 'table' (of: its number; the first half does not let it span the
-    world, the second does nothing else), 'spread' (of: a table; the second half splits its columns over single ranks,
-    in a group that places it in no other way, the first does not), 'host' (of: 0, the one of two hosts that pieces
-    cover for less time, or 1; at: seconds of those pieces; the first half lies below, the second above). halves: places
-    of both, further on in the list. into: place of a part that holds these plans and those of all others that name it,
-    and is proved for all of them.
+        the first half is below, the second above), 'table' (of: its number; the first half does not let it span the
+        world, the second always does), 'spread' (of: a table; the second half splits its columns over single ranks, in
+        a group that places it in no other way, the first does not), 'host' (of: 0, the one of two hosts that pieces
+        cover for less time, or 1; at: seconds of those pieces; the first half is below, the second above). halves:
+        indices of both halves, further on in the list. into: index of a part that contains these plans and those of all
+        other parts that name it, and that is proved for all of them.
     """
 
     split: Literal["group", "ready", "rest", "table", "spread", "host"] | None = None
@@ -277,18 +282,18 @@ class ProofPart:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it has a proof of its own."""
+        """Whether the part has a proof of its own."""
         return self.split is None and self.into is None
 
 
 @noun
 class ProofTree:
-    """What is certified, and the parts that prove it, the first of which is all plans.
+    """The certified seconds, and the parts that prove them; the first part is all plans.
 
-    seconds: that no plan takes less than. below: what only plans are looked at that take less. closed: (group, other)
-    pairs: nothing is placed in the first, because the other holds the same at no higher cost. levels: of how full
-    groups are, where mixes have planes by these. apart: of each group, shares of the cost model's planes, by which the
-    seconds of pieces that cover one of two hosts are counted; of none where hosts are not told apart.
+    seconds: lower bound of all plans. below: only plans that take less than this are examined. closed: (group, other)
+        pairs: nothing is placed in the first, because the other has the same pieces at no higher cost. levels: levels
+        of the size of groups, if mixes have planes by them. apart: for each group, shares of the cost model's planes by
+        which the seconds of pieces that cover one of two hosts are counted; empty if hosts are not distinguished.
     """
 
     seconds: float

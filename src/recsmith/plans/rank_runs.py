@@ -1,7 +1,7 @@
-"""Ranks of placements as runs, such as '0-4095': what plan files with many shards hold in place of a list.
+"""Ranks of placements as runs, such as '0-4095', which plan files with many shards contain instead of lists.
 
-A table that is copied to 4,096 ranks would list as many numbers, and thousands of tables are copied. Equal texts give
-one tuple, so that a plan in memory holds it once.
+A table that is copied to 4,096 ranks would list as many numbers, and thousands of tables may be copied. Equal texts
+give the same tuple, so that a plan in memory stores it once.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from typing import Any, cast
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw
 
-RUNS = r"^\d+(-\d+)?(, ?\d+(-\d+)?)*$"  # the form of a text
-MOST_RANKS = 2**20  # of a placement: a text of few characters could ask for any number
+RUNS = r"^\d+(-\d+)?(, ?\d+(-\d+)?)*$"  # regular expression of such a text
+MOST_RANKS = 2**20  # most ranks of a placement: a short text could name any number
 
 
 def runs_of(ranks: Sequence[int]) -> str:
-    """Ranks in their order, those that follow each other as a run: '0-3, 8' of 0, 1, 2, 3, 8."""
+    """The text for ranks in their order, with consecutive ranks as a run: '0-3, 8' for 0, 1, 2, 3, 8."""
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and runs[-1][1] + 1 == rank:
@@ -27,10 +27,10 @@ def runs_of(ranks: Sequence[int]) -> str:
 
 
 def ranks_from(text: str) -> tuple[int, ...]:
-    """The ranks of such a text.
+    """The ranks that a text of runs names.
 
     Raises:
-        ValueError: it is none, or names more ranks than any plan has.
+        ValueError: the text has another form, or names more ranks than any plan has.
     """
     ranks: list[int] = []
     for run in text.split(","):
@@ -45,10 +45,10 @@ def ranks_from(text: str) -> tuple[int, ...]:
 
 
 def without_runs(placements: Any, source: str) -> tuple[Any, dict[int, tuple[int, ...]]]:
-    """Raw placements whose texts of ranks are lists of none, and the ranks of these by their place.
+    """Raw placements with texts of ranks replaced by empty lists, and these ranks by the placement's index.
 
     Raises:
-        CorruptFile: a text is not one of runs of ranks.
+        CorruptFile: a text does not consist of runs of ranks.
     """
     if not isinstance(placements, list):
         return placements, {}

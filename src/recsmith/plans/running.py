@@ -1,4 +1,4 @@
-"""The placements of the plan that runs today, whatever form it is kept in, for the tables of a workload."""
+"""The placements of the plan that a job runs today, read from any of its forms, for the tables of a workload."""
 
 import re
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 from recsmith.workloads.torchrec_report import VIRTUAL_KERNELS, warn_of_virtual
 
-_TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
+_TWIN = re.compile(r"#\d+$")  # suffix by which readers number tables of the same name
 
 
 def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
-    """The placements of a running plan for the tables of a workload, in order of their names.
+    """The placements of a running plan for the tables of a workload, sorted by name.
 
     source: a file ('-' is stdin): a plan of RecSmith, a log with the report of TorchRec's planner, a ShardingPlan
-    dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` or `print(plan.plan)` writes, alone or in
-    a log. Tables are found by
-    name; of those of one name the module and the shape decide, then their order.
+        dumped by `json.dump(plan._serialize(), file)`, or the output of `print(plan)` or `print(plan.plan)`, alone or
+        in a log. Tables are matched by name; among tables of one name by module and shape, then by their order.
 
     Raises:
-        CorruptFile: it is none of the four.
-        PlanMismatch: another world size, tables that are missing, unknown or of another shape, or what cannot be run.
+        CorruptFile: the file has none of the four forms.
+        PlanMismatch: another world size, tables that are missing, unknown or of another shape, or a plan that cannot be
+            run.
     """
     text = read_text(source)
     running = running_plan(text, source)
@@ -46,7 +46,7 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
 
 
 def running_plan(text: str, source: str) -> RunningPlan | None:
-    """What a text says of the plan that a job runs, in one of TorchRec's forms; None where it is none of them.
+    """The running plan that a text in one of TorchRec's forms describes; None if the text is in none of them.
 
     Raises:
         CorruptFile: a cell or a shard cannot be read. PlanMismatch: a sharding that TorchRec does not know.
@@ -73,7 +73,7 @@ def _unknown_form(raw: Raw, source: str) -> str:
 def placements_for(
     plan: Plan | PlacedTables, source: str, workload: Workload, cluster: Cluster
 ) -> tuple[Placement, ...]:
-    """The placements of a plan for a workload and a cluster; PlanMismatch where it was made for others."""
+    """The placements of a plan for a workload and a cluster; PlanMismatch if the plan was made for others."""
     own, other = (plan.cluster.local_world_size, plan.cluster.hosts), (cluster.local_world_size, cluster.hosts)
     if own != other:
         raise PlanMismatch(
@@ -101,7 +101,7 @@ def _checked(
 
 
 def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
-    """The running plan's tables matched with the workload's, as placements."""
+    """The running plan's tables, matched with those of the workload, as placements."""
     if running.world_size not in (None, cluster.world_size):
         raise PlanMismatch(
             f"'{source}' runs on {counted(running.world_size or 0, 'rank')}, "
@@ -119,7 +119,7 @@ def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Clus
 
 
 def _check_ranks(running: RunningPlan, source: str, cluster: Cluster) -> None:
-    """Refuse a 2D job's plan whose ranks DMPCollection has renamed to those of the job, where that shows."""
+    """Refuse a plan of a 2D job in which DMPCollection has visibly renumbered the ranks to those of the job."""
     last = max((rank for entry in running.tables for rank in entry.ranks), default=0)
     if cluster.replication is not None and last >= cluster.world_size:
         raise PlanMismatch(
@@ -130,7 +130,7 @@ def _check_ranks(running: RunningPlan, source: str, cluster: Cluster) -> None:
 
 
 class _Names:
-    """Finds the table that an entry means; each table is claimed once."""
+    """Matches entries of a running plan with tables; each table is claimed once."""
 
     def __init__(self, workload: Workload) -> None:
         self.claimed: set[str] = set()
@@ -141,7 +141,7 @@ class _Names:
                 self.called.setdefault(name, []).append(table)
 
     def claim(self, entry: RunningTable, source: str) -> Table:
-        """The table of an entry: of the entry's name and, if there are several, of its module and shape."""
+        """The table of an entry: by name and, if several tables have it, by module and shape."""
         named = self.called.get(entry.table, [])
         left = [table for table in named if table.name not in self.claimed]
         if not left:
@@ -177,7 +177,7 @@ def _placement(entry: RunningTable, table: Table, source: str, cluster: Cluster)
     if not widths and kind.splits_columns:
         pieces = max(1, len(ranks) // kind.coverage(cluster))
         widths = (table.embedding_dim // pieces,) * pieces
-    dropped = entry.compute_kernel == KEY_VALUE.name and cluster.device.kind == "cuda"  # TorchRec gives its own share
+    dropped = entry.compute_kernel == KEY_VALUE.name and cluster.device.kind == "cuda"  # TorchRec uses its own share
     cache = None if entry.load_factor is None or dropped else Cache(load_factor=entry.load_factor)
     placement = Placement(
         table=table.name, sharding_type=kind.name, compute_kernel=entry.compute_kernel,
@@ -190,7 +190,7 @@ def _placement(entry: RunningTable, table: Table, source: str, cluster: Cluster)
 
 
 def _by_hosts(ranks: tuple[int, ...], cluster: Cluster) -> tuple[int, ...]:
-    """The ranks of whole hosts, host by host, where a report has sorted them."""
+    """The ranks of whole hosts, host by host, if a report has sorted the ranks."""
     local = cluster.local_world_size
     hosts = [rank // local for rank in sorted(ranks) if rank % local == 0]
     whole = tuple(rank for host in hosts for rank in range(host * local, (host + 1) * local))
@@ -198,10 +198,10 @@ def _by_hosts(ranks: tuple[int, ...], cluster: Cluster) -> tuple[int, ...]:
 
 
 def _check_rectangles(entry: RunningTable, placement: Placement, table: Table, source: str, cluster: Cluster) -> None:
-    """Refuse shards that are not those of their type: TorchRec runs some of them, and trains garbage."""
+    """Refuse shards that the sharding type does not have: TorchRec runs some such shards, and trains garbage."""
     if not entry.rectangles:
         return
-    if refusal := placement.kind.refusal(table, cluster):  # which says more than that a shard is odd
+    if refusal := placement.kind.refusal(table, cluster):  # this says more than that a shard is unexpected
         raise PlanMismatch(f"'{source}': table '{table.name}' ({placement.sharding_type}): {refusal}")
     widths = placement.widths_of(table.embedding_dim)
     derived = placement.kind.shards(table, placement.ranks, widths, cluster)

@@ -1,4 +1,4 @@
-"""Towers in a plan: the tables of each host, where every table stays on one (docs/towers.md)."""
+"""Towers in a plan: the tables of each host, if every table is on one host (docs/towers.md)."""
 
 from collections.abc import Sequence
 
@@ -6,17 +6,18 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans.plan import Placement
 
-ON_A_HOST = ("table_wise", "column_wise", "table_column_wise", "table_row_wise")  # types that can stay on one host
+# sharding types that can keep a table on one host
+ON_A_HOST = ("table_wise", "column_wise", "table_column_wise", "table_row_wise")
 
 
 def plan_command(hosts: int | None = None) -> str:
-    """What makes a plan with a tower on each host, as a sentence says it. hosts: as far as they are known."""
+    """The command that makes a plan with one tower per host, as part of a sentence. hosts: their number if known."""
     count = "HOSTS" if hosts is None else hosts
     return f"`recsmith plan RUN.yaml --cluster CLUSTER --towers {count} -o plan.json` gives each host one"
 
 
 def hosts_of(placement: Placement, cluster: Cluster) -> list[int]:
-    """The hosts on which a table is."""
+    """The hosts that hold a part of the table."""
     return sorted({rank // cluster.local_world_size for rank in placement.ranks})
 
 
@@ -44,7 +45,7 @@ def placed_towers(placements: Sequence[Placement], cluster: Cluster) -> tuple[tu
 
 
 def check_ratio(ratio: int, columns: dict[str, int], where: str) -> None:
-    """UsageError where a ratio does not divide the columns of a table. columns: by table. where: it is named."""
+    """Raise UsageError if a ratio does not divide a table's columns. columns: by table. where: message prefix."""
     for name, wide in columns.items():
         if wide % ratio:
             why = "leaves no column" if wide < ratio else "does not divide its columns"
@@ -55,7 +56,7 @@ def check_ratio(ratio: int, columns: dict[str, int], where: str) -> None:
 
 
 def check_towers(towers: Sequence[Sequence[str]], placements: Sequence[Placement], cluster: Cluster) -> None:
-    """PlanMismatch where the towers that a plan names are not the tables of its hosts; a plan may name none."""
+    """Raise PlanMismatch if the towers that a plan names are not the tables of its hosts; a plan may name none."""
     if not towers:
         return
     placed = placed_towers(placements, cluster)

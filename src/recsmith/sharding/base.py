@@ -1,8 +1,8 @@
-"""Compute kernels, and what all sharding types share: how a table is cut into pieces, and where these may be placed.
+"""Compute kernels, and the rules common to all sharding types: how a table is cut into pieces, and where pieces go.
 
-A *piece* is a range of columns on one *span*: a rank, a host, or the world. It covers every rank of its span with one
-shard: all rows, one block of rows, or a full copy. A sharding type is three answers: which span, whether columns may
-be split (several pieces), and what the ranks of a span share (rows or nothing). Everything else is derived here.
+A *piece* is a range of columns on one *span*: a rank, a host, or the world. It has one shard on every rank of its span:
+all rows, one block of rows, or a full copy. A sharding type states three things: its span, whether columns may be split
+(several pieces), and what the ranks of a span divide (rows or nothing). Everything else is derived here.
 """
 
 import math
@@ -30,7 +30,7 @@ NOTED_ON_CUDA = 1024  # legacy_max_embedding_dim, ibid.: wider pieces run in new
 
 @lru_cache(maxsize=4096)
 def _covered(targets: tuple[int, ...], coverage: int) -> tuple[int, ...]:
-    """The ranks of each target, one target after the other; equal questions get one tuple."""
+    """The ranks of all targets in order; equal arguments return the same tuple."""
     return tuple(
         rank for target in targets for rank in range(first_rank(target, coverage), last_rank(target, coverage) + 1)
     )
@@ -38,10 +38,11 @@ def _covered(targets: tuple[int, ...], coverage: int) -> tuple[int, ...]:
 
 @noun
 class Kernel:
-    """A compute kernel: TorchRec's name, and where the weights live.
+    """A compute kernel: its name in TorchRec, and where it stores the weights.
 
-    in_host_memory: on the host, read over the link. on_disk: in a file of the host. cached: with a share of the rows in
-    a cache on the device.
+    in_host_memory: on the host, read over the link.
+    on_disk: in a file on the host.
+    cached: part of the rows is cached on the device.
     """
 
     name: str
@@ -51,16 +52,16 @@ class Kernel:
 
     @property
     def beneath(self) -> bool:
-        """Whether the weights live outside device memory."""
+        """Whether the weights are stored outside device memory."""
         return self.in_host_memory or self.on_disk
 
     @property
     def number(self) -> int:
-        """Its place in KERNELS, by which arrays refer to it."""
+        """Its index in KERNELS, which arrays use."""
         return KERNELS.index(self)
 
 
-FUSED = Kernel(name="fused")  # lookup, and optimizer fused into backward, in device memory
+FUSED = Kernel(name="fused")  # lookup with the optimizer fused into backward, in device memory
 DENSE = Kernel(name="dense")  # plain gradients for data_parallel copies
 UVM = Kernel(name="fused_uvm", in_host_memory=True)
 UVM_CACHING = Kernel(name="fused_uvm_caching", in_host_memory=True, cached=True)
@@ -70,11 +71,11 @@ KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
 HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
 DEVICE_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if not kernel.beneath)
 CACHED_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.cached)
-CACHED = [kernel.number for kernel in KERNELS if kernel.cached]  # by which arrays refer to them
+CACHED = [kernel.number for kernel in KERNELS if kernel.cached]  # as indices, which arrays use
 
 
 class Span(IntEnum):
-    """The ranks that one piece covers."""
+    """The ranks that one piece covers: one rank, all of a host, or all."""
 
     RANK = 0
     HOST = 1
@@ -82,9 +83,9 @@ class Span(IntEnum):
 
 
 class Collective(NamedTuple):
-    """A collective call of one training step and what it carries.
+    """A collective call of one training step, and its payload.
 
-    payload: 'outputs' (embeddings of all samples the ranks of the scope serve) or 'table' (the gradient of all rows).
+    payload: 'outputs' (embeddings of all samples of the ranks in the scope) or 'table' (the gradient of all rows).
     """
 
     op: Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
@@ -106,7 +107,7 @@ CUDA_RULE = f"FBGEMM's CUDA kernels take at most {WIDEST_ON_CUDA:,}"
 
 
 def widest_piece(table: Table, cluster: Cluster) -> int:
-    """Columns of the widest piece of a table that the kernels of a cluster's devices take; on CPU the whole table."""
+    """Columns of the widest piece of a table that the cluster's kernels support; on CPU, all columns of the table."""
     return min(table.embedding_dim, WIDEST_ON_CUDA) if cluster.device.kind == "cuda" else table.embedding_dim
 
 
@@ -114,12 +115,12 @@ Rows = TypeVar("Rows", int, Ints)
 
 
 def leaves_rank_empty(rows: Rows, blocks: int) -> Bools | bool:
-    """Whether blocks of ceil(rows / blocks) rows come to an end before the last of so many ranks."""
+    """Whether blocks of ceil(rows / blocks) rows are used up before the last block, whose rank then has no rows."""
     return (blocks - 1) * -(-rows // blocks) >= rows
 
 
 class ShardingType:
-    """One way to shard a table over ranks; subclasses fill in the class attributes and, rarely, a method."""
+    """One option to shard a table over ranks; subclasses set the class attributes and, rarely, override a method."""
 
     name: ClassVar[str]
     span: ClassVar[Span]
@@ -134,23 +135,23 @@ class ShardingType:
     # --- pieces ---------------------------------------------------------------------------------------------------
 
     def coverage(self, cluster: Cluster) -> int:
-        """Ranks that one piece covers."""
+        """Number of ranks that one piece covers."""
         return (1, cluster.local_world_size, cluster.world_size)[self.span]
 
     def samples_share(self, cluster: Cluster) -> int:
-        """The ranks whose samples a covered rank serves."""
+        """Number of ranks whose samples a covered rank looks up."""
         return cluster.world_size
 
     def blocks(self, cluster: Cluster) -> int:
-        """Blocks of rows that each piece of a table is cut into."""
+        """Number of row blocks into which each piece of a table is cut."""
         return self.coverage(cluster) if self.splits_rows else 1
 
     def spread(
         self, table: Table, rows: tuple[int, int], cluster: Cluster, hot_rows: HotRows | None, once: float | None = None
     ) -> float:
-        """How many blocks as busy as this one, of a shard's rows, would hold all lookups of a table in a step.
+        """The number of blocks, each as busy as this shard's rows, that would hold all lookups of a table in a step.
 
-        once: ids of a rank's batch, of which equal ones are looked up once.
+        once: ids of a rank's batch, if equal ids are looked up only once.
         """
         if not self.splits_rows or hot_rows_of(table, hot_rows) == "scattered":
             return float(self.blocks(cluster))
@@ -162,7 +163,7 @@ class ShardingType:
         return 1 / (until - before) if once is None else total / (until - before)
 
     def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
-        """Least and largest number of column pieces of the table."""
+        """Smallest and largest number of column pieces of the table."""
         if not self.splits_columns:
             return 1, 1
         return -(-table.embedding_dim // widest_piece(table, cluster)), table.embedding_dim // WIDTH_STEP
@@ -172,7 +173,7 @@ class ShardingType:
         return self.always_equal
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
-        """Why the table cannot be sharded this way on this cluster, or None."""
+        """Why the table cannot be sharded by this type on this cluster; None if it can."""
         if not table.pooled and not self.runs_sequences:
             return f"{self.name} does not run sequence tables (pooling: none) in TorchRec"
         if not self.splits_columns and table.embedding_dim > widest_piece(table, cluster):
@@ -186,18 +187,18 @@ class ShardingType:
     # --- a placement ----------------------------------------------------------------------------------------------
 
     def ranks(self, targets: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
-        """Rank of each shard, in shard order, of pieces placed on these targets (ranks, hosts, or the world)."""
+        """The rank of each shard, in shard order, for pieces placed on these targets (ranks, hosts, or the world)."""
         if self.span == Span.RANK:
             return tuple(int(rank) for rank in targets)
         return _covered(tuple(targets), self.coverage(cluster))
 
     def targets(self, ranks: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
-        """Target of each piece (rank, host, or 0 for the world) from the ranks of its shards."""
+        """The target of each piece (rank, host, or 0 for the world), from the ranks of its shards."""
         size = self.coverage(cluster)
         return tuple(covering_target(rank, size) for rank in ranks[::size])
 
     def check(self, table: Table, ranks: Sequence[int], widths: Sequence[int], cluster: Cluster) -> None:
-        """Refuse a placement that TorchRec cannot run: PlanMismatch names the rule."""
+        """Raise PlanMismatch, which names the rule, for a placement that TorchRec cannot run."""
         where = f"table '{table.name}' ({self.name})"
         refusal = self.refusal(table, cluster)
         if refusal:
@@ -214,7 +215,8 @@ class ShardingType:
         if self.equal_widths(table, cluster) and len(set(widths)) > 1:
             raise PlanMismatch(f"{where}: widths {list(widths)} differ; {self.name} of this table takes equal ones")
         last = cluster.world_size - 1
-        whole = self.span == Span.WORLD and ranks == _covered((0,), last + 1)  # of thousands of ranks many times over
+        # compared once, since thousands of ranks are checked many times
+        whole = self.span == Span.WORLD and ranks == _covered((0,), last + 1)
         if ranks and not whole and not 0 <= min(ranks) <= max(ranks) <= last:
             unknown = next(rank for rank in ranks if not 0 <= rank <= last)
             raise PlanMismatch(f"{where}: rank {unknown} is not one of the cluster's 0 .. {last}")
@@ -225,7 +227,7 @@ class ShardingType:
         self.check_targets(self.targets(ranks, cluster), where, cluster)
 
     def _check_neighbours(self, ranks: Sequence[int], widths: Sequence[int], where: str) -> None:
-        """Pieces of a table on one rank are equally wide: TorchRec's batched_embedding_kernel views them as one."""
+        """Refuse pieces of different widths on one rank: TorchRec's batched_embedding_kernel views them as one."""
         if self.span != Span.RANK or len(set(widths)) == 1:
             return
         width_on: dict[int, int] = {}
@@ -237,7 +239,7 @@ class ShardingType:
                 )
 
     def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
-        """Refuse targets that the type does not allow together; most types allow any."""
+        """Refuse combinations of targets that the type does not allow; most types allow all."""
 
     def _ranks_rule(self, pieces: int, cluster: Cluster) -> str:
         if self.span == Span.RANK:
@@ -249,7 +251,7 @@ class ShardingType:
     # --- shards ---------------------------------------------------------------------------------------------------
 
     def shards(self, table: Table, ranks: Sequence[int], widths: Sequence[int], cluster: Cluster) -> tuple[Shard, ...]:
-        """The shards of a placement, in TorchRec's order: column piece by column piece, rank by rank."""
+        """The shards of a placement, in TorchRec's order: by column piece, and within a piece by rank."""
         coverage = self.coverage(cluster)
         block = math.ceil(table.num_embeddings / coverage) if self.splits_rows else table.num_embeddings
         made: list[Shard] = []
@@ -259,6 +261,6 @@ class ShardingType:
                 top = i * block if self.splits_rows else 0
                 rows = (top, min(top + block, table.num_embeddings))
                 columns = (left, left + width)
-                made.append(unchecked(Shard, table=table.name, rank=rank, rows=rows, columns=columns))  # to 150,000
+                made.append(unchecked(Shard, table=table.name, rank=rank, rows=rows, columns=columns))  # up to 150,000
             left += width
         return tuple(made)

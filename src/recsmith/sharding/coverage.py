@@ -1,9 +1,9 @@
-"""Which ranks a placed piece covers, and which of them holds the last of its rows.
+"""The ranks that a placed piece covers, and which of them holds the last of its rows.
 
-A piece with coverage c on target t covers ranks t * c .. (t + 1) * c - 1: one rank, all ranks of a host, or the
-world. Each of them holds the piece's `head` bytes but the last, which holds the `tail`: row blocks are ceil(rows / c)
-rows each, so only the last may be shorter. These few functions are the one statement of that rule; every state of the
-devices that a search keeps is built on them. All take plain integers and integer arrays that broadcast.
+A piece with coverage c on target t covers ranks t * c .. (t + 1) * c - 1: one rank, all ranks of a host, or the world.
+Each of them holds the piece's `head` bytes except the last, which holds the `tail`: row blocks have ceil(rows / c) rows
+each, so only the last may be shorter. This rule is stated only in these few functions, and all device states of
+searches use them. All take plain integers and integer arrays that broadcast.
 """
 
 from typing import TypeVar
@@ -42,15 +42,15 @@ def covers(target: Ints, coverage: Ints, rank: Ints | int) -> Bools:
 
 
 def holds_tail(rank: Ints | int, coverage: Ints | int) -> Bools:
-    """Whether a rank is the last that a piece with this coverage covers there."""
+    """Whether a rank is the last of the ranks that a piece with this coverage covers."""
     return (np.asarray(rank) + 1) % coverage == 0
 
 
 def bytes_on(rank: Ints | int, coverage: Ints | int, head: Ints, tail: Ints) -> Ints:
-    """The bytes that a piece puts on a rank that it covers: the tail on the last, the head on all others."""
+    """The bytes that a piece puts on a rank that it covers: the tail on the last rank, the head on all others."""
     return np.where(holds_tail(rank, coverage), tail, head)
 
 
 def by_target(per_rank: Values, coverage: int) -> Values:
-    """Values of ranks (..., W) as a row (..., W / coverage, coverage) for each target; its last rank holds the tail."""
+    """Values of ranks (..., W) as one row (..., W / coverage, coverage) per target; its last rank holds the tail."""
     return per_rank.reshape(*per_rank.shape[:-1], -1, coverage)

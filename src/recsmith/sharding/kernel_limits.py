@@ -1,7 +1,8 @@
-"""What the kernels of FBGEMM 1.8 and TorchRec 1.8 take: data types, optimizers, means, batch sizes, caches.
+"""What the kernels of FBGEMM 1.8 and TorchRec 1.8 support: data types, optimizers, means, batch sizes, caches.
 
-The one place that knows it: searches leave out what is refused here, and placements that are read are checked by the
-same rules (plans/check.py). `tests/jobs/test_kernel_limits.py` asks the libraries' own functions.
+This is the only module that knows these limits: searches leave out what is refused here, and placements read from files
+are checked by the same rules (plans/check.py). `tests/jobs/test_kernel_limits.py` compares with the libraries' own
+functions.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,26 +15,28 @@ from recsmith.sharding.on_disk import Kind, stays_in_memory
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
-FIX = "; take "  # before what to do instead, in every refusal
+FIX = "; take "  # comes before the remedy in every refusal
 
 TRAINED_TYPES = (
     "fp32",
     "fp16",
 )  # emb_t of include/fbgemm_gpu/utils/dispatch_macros.h, and FBGEMM_DISPATCH_FLOAT_AND_HALF
 # of embedding_forward_split_cpu.cpp; on CUDA `_apply_cache_state` refuses others when a module is made, cached or not
-VARYING_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adam")  # `_generate_vbe_metadata` of tables in memory
-MANAGED_EVICTIONS = ("lfu", "lru")  # of what maps ids to rows on CUDA: torchrec/modules/mc_modules.py
-VARYING_ON_DISK = ("sgd", "rowwise_adagrad")  # the same of tbe/ssd/training.py
-ROW_SUMS = ("row_wise", "table_row_wise")  # whose ranks add up ids, so that TorchRec makes means of sums afterwards
+VARYING_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adam")  # by `_generate_vbe_metadata` for tables in memory
+# policies of the module that maps ids to rows on CUDA: torchrec/modules/mc_modules.py
+MANAGED_EVICTIONS = ("lfu", "lru")
+VARYING_ON_DISK = ("sgd", "rowwise_adagrad")  # the same rule in tbe/ssd/training.py
+# types whose ranks add up partial sums, so that TorchRec divides by counts afterwards
+ROW_SUMS = ("row_wise", "table_row_wise")
 
 
 def collection_words(table: Table) -> str:
-    """The collection of a table, for messages."""
+    """The collection of a table, as text for messages."""
     return f"collection '{table.collection}'" if table.collection else "the collection without a name"
 
 
 def varying_collections(workload: Workload) -> frozenset[str]:
-    """Collections with a feature whose batch size is not the job's: TorchRec runs all their tables so (VBE)."""
+    """Collections with a feature whose batch size differs from the job's: TorchRec runs all their tables as VBE."""
     return frozenset(
         table.collection
         for table in workload.tables
@@ -42,7 +45,7 @@ def varying_collections(workload: Workload) -> frozenset[str]:
 
 
 def uneven_collections(workload: Workload) -> frozenset[str]:
-    """Collections whose features have several batch sizes. Where all have one, a job may give it as a plain batch."""
+    """Collections whose features have several batch sizes; a job may pass a single one as a plain batch."""
     sizes: dict[str, set[int]] = {}
     for table in workload.tables:
         found = sizes.setdefault(table.collection, set())
@@ -51,13 +54,14 @@ def uneven_collections(workload: Workload) -> frozenset[str]:
 
 
 def wrongly_divided(workload: Workload, kind: Kind, by_rows: Collection[str] = ()) -> frozenset[str]:
-    """Collections in which a table of means must not be split by rows: others would be divided, too.
+    """Collections in which a mean-pooled table must not be split by rows, because other tables would be divided too.
 
-    Where one table of means is row_wise or table_row_wise, TorchRec divides all that its collection gives by numbers of
-    ids, but for sums that are split so as well (`_create_mean_pooling_divisor` of embeddingbag.py, 1.8). So one may be
-    split by rows alone in its collection, and where all tables are, unless a feature is read by a mean and a sum.
+    If one mean-pooled table is row_wise or table_row_wise, TorchRec divides all outputs of its collection by numbers of
+    ids, except for sums that are also split by rows (`_create_mean_pooling_divisor` of embeddingbag.py, 1.8). So a
+    mean-pooled table may be split by rows if it is alone in its collection, or if all tables of it are split by rows,
+    unless a feature is read by both a mean and a sum.
 
-    by_rows: tables that are split by rows in any case; so are those whose ids are remapped on CUDA.
+    by_rows: tables that are split by rows in any case; tables whose ids are remapped on CUDA are, too.
     """
     by_collection: dict[str, list[Table]] = {}
     for table in workload.tables:
@@ -73,12 +77,12 @@ def wrongly_divided(workload: Workload, kind: Kind, by_rows: Collection[str] = (
 
 
 def _is_remapped(table: Table, kind: Kind) -> bool:
-    """Whether TorchRec maps the ids of a table to rows, and splits it by rows."""
+    """Whether TorchRec remaps the ids of a table to rows, for which the table is split by rows."""
     return kind == "cuda" and table.dynamic is not None
 
 
 def _read_by_both(tables: Sequence[Table]) -> bool:
-    """Whether a feature is read by a table of means and by one of sums."""
+    """Whether a feature is read by both a mean-pooled and a sum-pooled table."""
     means, sums = (
         {feature.name for table in tables if (table.pooling == "mean") == mean for feature in table.features}
         for mean in (True, False)
@@ -88,10 +92,10 @@ def _read_by_both(tables: Sequence[Table]) -> bool:
 
 @dataclass(frozen=True)
 class KernelLimits:
-    """What kernels take on devices of a kind, under an optimizer, where a table has none of its own.
+    """The limits of kernels on a kind of device; optimizer: for tables without their own.
 
-    varying: collections with features whose batch size is not the job's. uneven, divided: those of
-    `uneven_collections` and `wrongly_divided`.
+    varying: collections with features whose batch size differs from the job's.
+    uneven, divided: the collections of `uneven_collections` and `wrongly_divided`.
     """
 
     kind: Kind
@@ -108,9 +112,9 @@ class KernelLimits:
         return cls(kind, workload.optimizer, varying, uneven_collections(workload), divided)
 
     def refusal(self, table: Table, sharding_type: str, kernel: str, load_factor: float = 0.0) -> str | None:
-        """Why a kernel of a sharding type does not train a table, with what to do instead; None where it does.
+        """Why a kernel of a sharding type cannot train a table, with the remedy; None if it can.
 
-        load_factor: share of the rows in the kernel's cache; 0 without one.
+        load_factor: share of the rows in the kernel's cache; 0 without a cache.
         """
         if table.data_type not in TRAINED_TYPES:
             return f"FBGEMM trains tables in {' or '.join(TRAINED_TYPES)}, not {table.data_type}; take one of them"
@@ -172,7 +176,7 @@ class KernelLimits:
         if varying and (table.optimizer or self.optimizer) not in VARYING_ON_DISK:
             return self._varying_refused(table, VARYING_ON_DISK)
         if load_factor != CACHE_LOAD_FACTOR:
-            # group_tables of torchrec/distributed/embedding_sharding.py hands on the factors of fused_uvm_caching alone
+            # group_tables of torchrec/distributed/embedding_sharding.py passes on only factors of fused_uvm_caching
             return (
                 f"TorchRec gives each {KEY_VALUE.name} table on cuda a cache of {CACHE_LOAD_FACTOR:g} of its rows, "
                 f"whatever a plan says; take cache factor {CACHE_LOAD_FACTOR:g}"
@@ -187,7 +191,7 @@ class KernelLimits:
 
 
 def _managed_refused(table: Table, sharding_type: str) -> str | None:
-    """Why TorchRec's managed collisions do not give ids of a table its rows on CUDA; None where they do."""
+    """Why TorchRec's managed collisions cannot remap the ids of a table on CUDA; None if they can."""
     evict = None if table.dynamic is None else table.dynamic.evict
     if evict not in MANAGED_EVICTIONS:
         return (

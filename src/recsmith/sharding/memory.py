@@ -1,8 +1,8 @@
 """The memory of a shard, in two named accountings.
 
-`torchrec` repeats TorchRec 1.8's planner byte for byte (shard_estimators.py), so that its numbers can be compared.
-`real` counts what a training job allocates: on CPU held against measurements (docs/memory.md), on CUDA not measured.
-They differ: TorchRec under-counts row-wise optimizer state of column shards, counts no gradient for data_parallel, and
+`torchrec` repeats TorchRec 1.8's planner byte for byte (shard_estimators.py), so that numbers can be compared.
+`real` counts what a training job allocates: on CPU compared with measurements (docs/memory.md), on CUDA not measured.
+They differ: TorchRec counts too little row-wise optimizer state for column shards, no gradient for data_parallel, and
 no sort workspace.
 
 Legend: N pieces; every field is an array (N,).
@@ -20,51 +20,52 @@ from recsmith.sharding.base import FUSED, KERNELS, KEY_VALUE
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
-CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
-CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
-CACHE_PER_SLOT = 16  # bytes: which row a slot holds (lxu_cache_state) and when it was read last (lxu_state)
-CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_table_map)
-CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
-DISK_CACHE_PER_ID = 8  # bytes: the address of its row (lxu_cache_ptrs of tbe/ssd/training.py)
-ROW_COUNTED = ("adam",)  # optimizers of which FBGEMM's tables on disk have one number a row more (ssd_state_splits)
-# Of RecSmith's own caches on CPU (training/systems/tiers/cache.py), in bytes:
+CACHE_LOAD_FACTOR = 0.2  # FBGEMM's default share of rows that fused_uvm_caching keeps on the device
+# rows; step in which FBGEMM's caches grow (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
+CACHE_SET = 32
+CACHE_PER_SLOT = 16  # bytes: which row a slot holds (lxu_cache_state) and when it was last read (lxu_state)
+CACHE_PER_ROW = 4  # bytes for each row, cached or not: its table (cache_index_table_map)
+CACHE_PER_ID = 4  # bytes: the place in the cache of an id's row (lxu_cache_locations)
+DISK_CACHE_PER_ID = 8  # bytes: the address of the id's row (lxu_cache_ptrs of tbe/ssd/training.py)
+ROW_COUNTED = ("adam",)  # optimizers for which FBGEMM's tables on disk keep one more number per row (ssd_state_splits)
+# For RecSmith's own caches on CPU (training/systems/tiers/cache.py), in bytes:
 OWN_PER_SLOT = 25  # which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
-OWN_PER_ROW = 8  # the slot of any row, cached or not, and its place in the log of the file (4 each)
-LOG_PART = 8  # rows of a table for each one that the log of its file has room for
-OWN_PER_COUNT = 4  # how often any row was read, where those that are read most stay in the cache
+OWN_PER_ROW = 8  # for each row, cached or not: its slot, and its place in the log of the file (4 each)
+LOG_PART = 8  # rows of a table per row of its file's log
+OWN_PER_COUNT = 4  # how often a row was read, if the most read rows are kept in the cache
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
-MANAGED_IDS = 3  # int64 of a row of TorchRec's managed collisions: its raw id, where it is, what evictions rank it by
+MANAGED_IDS = 3  # int64 numbers per row of TorchRec's managed collisions: raw id, place, and rank for eviction
 STATE_BYTES = 4  # optimizer state is fp32
 OUTPUT_BYTES = 4  # FBGEMM returns fp32
 INT8_ROW_HEADER = 8  # bytes of scale and bias per int8 row (FBGEMM INT8_EMB_ROW_DIM_OFFSET)
 SORT_BYTES_PER_ID = 36  # FBGEMM transpose_embedding_input: linear ids 8, sorted 8, infos 4 and 4 sorted, runs 8 and 4
-# FBGEMM's backward on CPU (csr2csc in embedding_forward_split_cpu.cpp), in bytes that it writes:
-CPU_SORT_PER_ID = 16  # keys and rows, 4 each, and their copies of the radix sort
+# Bytes that FBGEMM's backward writes on CPU (csr2csc in embedding_forward_split_cpu.cpp):
+CPU_SORT_PER_ID = 16  # keys and rows, 4 each, and their copies in the radix sort
 CPU_SORT_PER_WEIGHTED_ID = 36  # keys and (row, weight) pairs twice (24), and rows, weights and segments (12)
-CPU_SORT_PER_ROW = 8  # a segment's start and its row, of each distinct id
-CPU_WEIGHT_GRADIENT = 4  # per id weight; computed whether or not it is wanted
-# Of sequences: two hash maps of hash maps and one vector of fp32, of each distinct id, in glibc blocks
+CPU_SORT_PER_ROW = 8  # start of a segment and its row, for each distinct id
+CPU_WEIGHT_GRADIENT = 4  # for each id weight; computed whether or not it is used
+# For sequences: two hash maps of hash maps and one fp32 vector for each distinct id, in glibc blocks
 # (split_embedding_nobag_backward_exact_cpu_kernel): nodes 80 + 48 + 80 + 32, buckets 2 x 112, list and tables 8 + 16.
 CPU_MAP_PER_ROW = 488
-CPU_VECTOR_HEADER = 16  # of the vector's block
+CPU_VECTOR_HEADER = 16  # header of the vector's memory block
 PIPELINE_DEPTH = {"none": 1, "sparse_dist": 2, "prefetch_sparse_dist": 3}  # batches of ids in flight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
-    """What memory depends on, per piece and covered rank.
+    """The quantities that determine memory, per piece and covered rank.
 
     rows, width: of the shard; table_rows, table_dim: of the table.
-    ids, bags: looked up and returned a step; different: rows among the ids (None: as many as ids that are drawn evenly
-        read, which is the most that there can be); outputs: TorchRec's estimate of bags, with min(1, pooling factor).
+    ids, bags: looked up and returned a step; different: rows among the ids (None: as many as evenly drawn ids read,
+        the largest possible number); outputs: TorchRec's estimate of bags, with min(1, pooling factor).
 
-    on_cpu: ranks are processes on a CPU that talk through gloo. What only the CPU's terms depend on (None: nowhere):
+    on_cpu: ranks are processes on a CPU that communicate through gloo. Fields for CPU terms only (None: false for all):
     counted: a cache counts how often each row is read;
-    sequence: not pooled; mean: pooled by FBGEMM with a mean; gathered: gradients come by all-gather (rows are split).
+    sequence: not pooled; mean: FBGEMM pools it with a mean; gathered: gradients come by all-gather (rows are split).
 
-    slot_width: columns of a slot of the cache, which several tables may share (None: of the piece itself).
-    id_map: bytes of what tells the id of each row, of tables of ids without end (None: of none).
-    replicas: ranks that hold one copy of fused weights between them while dense layers work (1: each has its own).
+    slot_width: columns of a cache slot, which several tables may share (None: those of the piece itself).
+    id_map: bytes per row of the id map of tables with unlimited ids (None: no such tables).
+    replicas: ranks that share one copy of fused weights while dense layers run (1: each has its own).
     """
 
     rows: Ints
@@ -100,9 +101,9 @@ class Bytes:
 
 
 def id_map_bytes(table: Table, kind: str) -> int:
-    """Bytes, for each row of a table, of what tells whose id it has, on devices of a kind; 0 without ids without end.
+    """Bytes per table row of the map from ids to rows, on devices of a kind; 0 if the table's ids are row numbers.
 
-    On CUDA those of MCHManagedCollisionModule (torchrec/modules/mc_modules.py, 1.8), on CPU of RecSmith's own map.
+    On CUDA this is MCHManagedCollisionModule (torchrec/modules/mc_modules.py, 1.8), on CPU RecSmith's own map.
     """
     if table.dynamic is None:
         return 0
@@ -114,18 +115,18 @@ def _ceil(values: Floats) -> Ints:
 
 
 def _place(uvm: Bools, stored: Ints, at_home: Ints) -> Bytes:
-    """What is stored lives on the device, or on the host for UVM kernels; what is at home on the device stays there."""
+    """Bytes by place: `stored` is on the host for UVM kernels, else on the device; `at_home` is on the device."""
     return Bytes(np.where(uvm, 0, stored) + at_home, np.where(uvm, stored, 0))
 
 
 def _beneath(pieces: Pieces) -> tuple[Bools, Bools]:
-    """Which pieces live outside device memory, and which of them have a cache there."""
+    """Which pieces are stored outside device memory, and which of these have a cache on the device."""
     beneath, cached = np.array([(kernel.beneath, kernel.cached) for kernel in KERNELS]).T
     return beneath[pieces.kernel], cached[pieces.kernel]
 
 
 def _in_slots(pieces: Pieces) -> Bools:
-    """Which caches hold rows with their state, in slots of RecSmith's own: those of tables on disk, on CPU."""
+    """Which caches hold rows with their state in RecSmith's own slots: those of tables on disk, on CPU."""
     return (pieces.kernel == KEY_VALUE.number) & pieces.on_cpu
 
 
@@ -146,7 +147,7 @@ def torchrec_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
 
 
 def _torchrec_state(tensor: Ints, table_dim: Ints, optimizer: str) -> Ints:
-    """Optimizer bytes per TorchRec: a multiple of the weights."""
+    """Optimizer bytes according to TorchRec: a multiple of the weights."""
     return _ceil(tensor * _torchrec_multiplier(table_dim, optimizer))
 
 
@@ -157,7 +158,7 @@ def _torchrec_multiplier(table_dim: Ints, optimizer: str) -> Floats:
 
 
 def _torchrec_cache(pieces: Pieces, caching: Bools, optimizer: str) -> Ints:
-    """Device bytes of a UVM cache and its bookkeeping; exact integers, since TorchRec divides Python's."""
+    """Device bytes of a UVM cache and its bookkeeping; in exact integers, since TorchRec divides Python integers."""
     cached = np.zeros(np.shape(caching), dtype=np.int64)
     for i in np.flatnonzero(caching):
         rows, width, table_rows, dim, element = (
@@ -173,7 +174,7 @@ def _torchrec_cache(pieces: Pieces, caching: Bools, optimizer: str) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the `real` accounting of a shard adds up, in bytes at the peak of a step."""
+    """The parts of a shard's memory in the `real` accounting, in bytes at the peak of a step."""
 
     weights: Ints
     state: Ints
@@ -195,10 +196,11 @@ def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
 
 
 def _shared_parts(pieces: Pieces, weights: Ints) -> dict[str, Ints]:
-    """Bytes beside the weights of shards that replicas hold one copy of: a rank's share, and a copy that is padded.
+    """Extra bytes of shards whose weights replicas share: a rank's share, and a padded copy.
 
-    Nothing where each has its own. The copy is of shards whose numbers the replicas do not divide evenly. Source:
-    ShardedBatchedFusedEmbeddingBag._reduce_scatter_weights_async (torchrec 1.8, batched_embedding_kernel.py).
+    There are none if each replica has its own weights. The copy is made for shards whose size the replicas do not
+    divide evenly. Source: ShardedBatchedFusedEmbeddingBag._reduce_scatter_weights_async (torchrec 1.8,
+    batched_embedding_kernel.py).
     """
     if pieces.replicas == 1:
         return {}
@@ -211,33 +213,33 @@ def _shared_parts(pieces: Pieces, weights: Ints) -> dict[str, Ints]:
 
 
 def _state_at_home(pieces: Pieces, parts: Parts, optimizer: str) -> Ints:
-    """Optimizer state that never leaves the device: one number a row, and of FBGEMM's tables on disk all of it.
+    """Optimizer state that is always on the device: row-wise state, and all state of FBGEMM's tables on disk.
 
-    RecSmith's own file of rows has it beside them.
+    RecSmith's own file of rows stores the state next to the rows.
     """
     by_row = np.where(_in_slots(pieces), 0, STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states)
     return np.where(_on_fbgemm_disk(pieces), parts.state, by_row)
 
 
 def _on_fbgemm_disk(pieces: Pieces) -> Bools:
-    """Which pieces are in FBGEMM's kernels of tables on disk, on CUDA."""
+    """Which pieces use FBGEMM's kernels for tables on disk, on CUDA."""
     return (pieces.kernel == KEY_VALUE.number) & (not pieces.on_cpu)
 
 
 def _real_cache(pieces: Pieces, optimizer: str) -> Ints:
-    """Device bytes of a cache, RecSmith's own or FBGEMM's."""
+    """Device bytes of a cache, either RecSmith's own or FBGEMM's."""
     return np.where(_in_slots(pieces), _own_cache(pieces, optimizer), _fbgemm_cache(pieces))
 
 
 def _log(pieces: Pieces, optimizer: str) -> Ints:
-    """Bytes of the log of a file of rows, of training/systems/tiers/tables.py; 0 where there is none."""
+    """Bytes of the log of a file of rows (training/systems/tiers/tables.py); 0 if there is no such file."""
     rows = np.maximum(1, pieces.rows // LOG_PART)
     state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
     return np.where(_in_slots(pieces), rows * (_row_bytes(pieces) + state), 0)
 
 
 def _own_cache(pieces: Pieces, optimizer: str) -> Ints:
-    """Bytes of a cache of training/systems/tiers/cache.py: rows with their state, and what tells where rows are."""
+    """Bytes of a cache of training/systems/tiers/cache.py: rows with their state, and bookkeeping."""
     slots = np.maximum(1, np.rint(pieces.rows * pieces.cache_load_factor).astype(np.int64))
     state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
     by_row = OWN_PER_ROW + np.where(False if pieces.counted is None else pieces.counted, OWN_PER_COUNT, 0)
@@ -245,10 +247,10 @@ def _own_cache(pieces: Pieces, optimizer: str) -> Ints:
 
 
 def _fbgemm_cache(pieces: Pieces) -> Ints:
-    """Bytes of a cache of FBGEMM: whole sets of rows, and what tells where rows are.
+    """Bytes of an FBGEMM cache: whole sets of rows, and bookkeeping.
 
-    For host memory `_apply_cache_state` of split_table_batched_embeddings_ops_training.py; for a disk
-    tbe/ssd/training.py with the sets that TorchRec's `_populate_ssd_tbe_params` asks for, or one more.
+    For host memory see `_apply_cache_state` of split_table_batched_embeddings_ops_training.py; for a disk
+    tbe/ssd/training.py, with the sets that TorchRec's `_populate_ssd_tbe_params` asks for, or one more.
     """
     slot = pieces.width if pieces.slot_width is None else np.maximum(pieces.width, pieces.slot_width)
     on_disk = _on_fbgemm_disk(pieces)
@@ -259,13 +261,13 @@ def _fbgemm_cache(pieces: Pieces) -> Ints:
 
 
 def cache_slots(rows: Ints, load_factor: Floats) -> Ints:
-    """Slots of FBGEMM's caches for tables of so many rows: whole sets, at least one."""
+    """Slots of FBGEMM's caches for tables of `rows` rows: whole sets, at least one."""
     kept = (rows * load_factor).astype(np.int64)
     return CACHE_SET * np.maximum(1, -(-kept // CACHE_SET))
 
 
 def real_parts(pieces: Pieces, optimizer: str, pipeline: str) -> Parts:
-    """The parts of the `real` accounting: state once per column shard, gradients of data_parallel, ids in flight."""
+    """The parts of the `real` accounting: state for each column shard, gradients of data_parallel, ids in flight."""
     weights = pieces.rows * _row_bytes(pieces)
     id_bytes = ID_BYTES + np.where(pieces.weighted, 4, 0)
     ids = PIPELINE_DEPTH[pipeline] * (pieces.ids * id_bytes + pieces.bags * _bag_bytes(pieces))
@@ -291,14 +293,14 @@ def _row_bytes(pieces: Pieces) -> Ints:
 
 
 def _bag_bytes(pieces: Pieces) -> Ints:
-    """Bytes per bag: its offset, and on CPU its length too; a sequence has far fewer bags than the ids counted here."""
+    """Bytes per bag: its offset, and on CPU also its length; 0 for CPU sequences: they have far fewer bags than ids."""
     if not pieces.on_cpu:
         return np.full(np.shape(pieces.bags), ID_BYTES)
     return np.where(_flag(pieces.sequence), 0, 2 * ID_BYTES)
 
 
 def _dense_gradient(pieces: Pieces, weights: Ints) -> Ints:
-    """The gradient in DDP's bucket; measured on CPU, also FBGEMM's own in fp32, and its cast to narrower weights."""
+    """The gradient in DDP's bucket; on CPU, as measured, also FBGEMM's own in fp32 and its cast to narrower weights."""
     if not pieces.on_cpu:
         return weights
     cast = np.where(pieces.element_bytes < STATE_BYTES, weights, 0)
@@ -306,7 +308,7 @@ def _dense_gradient(pieces: Pieces, weights: Ints) -> Ints:
 
 
 def _cpu_sort(pieces: Pieces) -> Floats:
-    """What FBGEMM's backward writes on CPU to bring equal ids together; the dense kernel adds without sorting."""
+    """Bytes that FBGEMM's backward writes on CPU to group equal ids; the dense kernel adds without sorting."""
     distinct = pieces.different if pieces.different is not None else -pieces.rows * expm1(-pieces.ids / pieces.rows)
     weighted = pieces.weighted | _flag(pieces.mean)
     pooled = pieces.ids * np.where(weighted, CPU_SORT_PER_WEIGHTED_ID, CPU_SORT_PER_ID) + distinct * CPU_SORT_PER_ROW
@@ -323,9 +325,9 @@ def _real_state(pieces: Pieces, optimizer: str) -> Ints:
 
 
 def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str) -> dict[str, Ints]:
-    """The device bytes of an accounting by what they hold; they add up to those of `ACCOUNTINGS[accounting]`.
+    """The device bytes of an accounting by content; they add up to those of `ACCOUNTINGS[accounting]`.
 
-    Under `torchrec`, whose optimizer state and buffers are not told apart, weights hold the state.
+    `torchrec` does not separate optimizer state from weights, nor ids from outputs.
     """
     uvm, caching = _beneath(pieces)
     if accounting == "torchrec":
@@ -348,7 +350,7 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
 
 
 def bytes_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: str) -> Bytes:
-    """Bytes of pieces in an accounting. optimizer: of each piece, its place in OPTIMIZER_NAMES (N,)."""
+    """Bytes of pieces in an accounting. optimizer: index in OPTIMIZER_NAMES for each piece (N,)."""
 
     def of(name: str) -> dict[str, Ints]:
         made = ACCOUNTINGS[accounting](pieces, name, pipeline)
@@ -358,12 +360,12 @@ def bytes_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: str) ->
 
 
 def device_parts_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: str) -> dict[str, Ints]:
-    """Device bytes of an accounting by what they hold, of pieces that have optimizers of their own, as `bytes_of`."""
+    """Device bytes of an accounting by content, for pieces with different optimizers, as in `bytes_of`."""
     return _by_optimizer(optimizer, lambda name: device_parts(accounting, pieces, name, pipeline))
 
 
 def _by_optimizer(optimizer: Ints, of: Callable[[str], dict[str, Ints]]) -> dict[str, Ints]:
-    """What an accounting makes of pieces (N,) under each of their optimizers."""
+    """The result of an accounting for pieces (N,), each under its own optimizer."""
     numbers = distinct(optimizer).tolist() or [0]
     made = of(OPTIMIZER_NAMES[numbers[0]])
     for number in numbers[1:]:

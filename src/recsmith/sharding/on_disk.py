@@ -1,4 +1,4 @@
-"""Tables on disk (kernel key_value): which ones kernels keep there, and how long a disk takes for rows.
+"""Tables on disk (kernel key_value): which tables kernels can keep there, and how long a disk takes for rows.
 
 On CUDA these are FBGEMM's kernels with a cache in device memory, on CPU RecSmith's own (training/systems/tiers/).
 """
@@ -14,12 +14,12 @@ from recsmith.sharding.base import KEY_VALUE
 from recsmith.sharding.memory import LOG_PART
 from recsmith.workloads import Table, Workload
 
-Kind = Literal["cuda", "cpu"]  # of devices
+Kind = Literal["cuda", "cpu"]  # kinds of devices
 
 
 @noun
 class KeptOnDisk:
-    """What kernels of a kind of device can keep on disk."""
+    """The tables that kernels of a kind of device can keep on disk."""
 
     optimizers: tuple[str, ...]
     data_types: tuple[str, ...]
@@ -36,7 +36,7 @@ ON_DISK: dict[Kind, KeptOnDisk] = {
 
 
 def stays_in_memory(table: Table, kind: Kind) -> str | None:
-    """Why no kernel of a kind of device keeps a table on disk, or None where one does."""
+    """Why no kernel of a kind of device can keep a table on disk; None if one can."""
     known = ON_DISK[kind]
     if table.data_type not in known.data_types:
         return f"{KEY_VALUE.name} on {kind} keeps rows in {' or '.join(known.data_types)}, not {table.data_type}"
@@ -46,7 +46,7 @@ def stays_in_memory(table: Table, kind: Kind) -> str | None:
 
 
 def static_refused(kernel: str, cluster: Cluster) -> str | None:
-    """Why the cache of a kernel cannot keep the rows that are read most (policy static); None where it can."""
+    """Why a kernel's cache cannot keep the most read rows (policy static); None if it can."""
     if kernel == KEY_VALUE.name and cluster.device.kind == "cpu":
         return None
     return (
@@ -56,11 +56,11 @@ def static_refused(kernel: str, cluster: Cluster) -> str | None:
 
 
 def check_disk(workload: Workload, cluster: Cluster, memory: str, *, static: bool = False) -> None:
-    """Refuse a space with tables on disk where nothing runs them. static: caches keep the rows that are read most.
+    """Refuse a space with tables on disk if nothing can run them. static: caches keep the most read rows.
 
     Raises:
-        UsageError: the cluster has no disk, the optimizer no kernel, the accounting of memory no figure for them, or
-            the device no cache of this policy.
+        UsageError: the cluster has no disk, no kernel runs the optimizer, the memory accounting has no figure for
+            them, or the device has no cache of this policy.
     """
     kind = cluster.device.kind
     optimizers = ON_DISK[kind].optimizers
@@ -82,18 +82,18 @@ def check_disk(workload: Workload, cluster: Cluster, memory: str, *, static: boo
 
 
 def disk_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
-    """Seconds (N,) in which a host's disk reads or writes a row for each of its ranks at once.
+    """Seconds (N,) in which a host's disk reads or writes one row for each of its ranks at once.
 
-    The longer of what its operations and its bytes take; a row is moved in whole accesses.
+    This is the longer of the times for its operations and for its bytes; a row is moved in whole accesses.
     """
     accesses: Floats = np.ceil(row_bytes / disk.access_bytes)
     return ranks * accesses * max(1 / disk.reads_per_s, disk.access_bytes / disk.bandwidth)
 
 
 def log_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
-    """Seconds (N,) in which a host's disk takes a row back for each of its ranks, through a log (tiered_tables.py).
+    """Seconds (N,) in which a host's disk writes back one row for each of its ranks, through a log (tiered_tables.py).
 
-    A row is written to the log; once it is full, all of the table is read and written in one pass, for as many rows as
-    the log holds.
+    A row is written to the log. When the log is full, the whole table is read and written in one pass, which is shared
+    by the rows in the log.
     """
     return ranks * 2 * (1 + LOG_PART) * row_bytes / disk.bandwidth

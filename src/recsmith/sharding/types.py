@@ -1,4 +1,4 @@
-"""The seven sharding types of TorchRec, and how arrays refer to them: by their places in SHARDING_TYPES."""
+"""The seven sharding types of TorchRec, which arrays refer to by their index in SHARDING_TYPES."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from recsmith.files import did_you_mean
 from recsmith.sharding.base import CUDA_RULE, DENSE, KEY_VALUE, WIDTH_STEP, Collective, ShardingType, Span
 from recsmith.workloads import Table
 
-WHOLE_ROWS = (*ShardingType.kernels, KEY_VALUE.name)  # kernels of types that split no columns
+WHOLE_ROWS = (*ShardingType.kernels, KEY_VALUE.name)  # kernels of types that do not split columns
 _ALL_TO_ALL = (Collective("all_to_all", "world"),)
 _TO_HOSTS = (Collective("reduce_scatter", "host"), Collective("all_to_all", "across_hosts"))
 _FROM_HOSTS = (Collective("all_to_all", "across_hosts"), Collective("all_gather", "host"))
@@ -37,7 +37,7 @@ class ColumnWise(ShardingType):
     forward = backward = _ALL_TO_ALL
 
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
-        """On one rank all pieces are neighbours; and TorchRec takes a sequence's first width for all of them.
+        """True on one rank, which holds all pieces, and for sequences: TorchRec uses the first width for all of them.
 
         Source: torchrec 1.8, distributed/embedding.py, line 574.
         """
@@ -53,13 +53,13 @@ class TableColumnWise(ShardingType):
     forward = backward = _ALL_TO_ALL
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
-        """As of any type; and in a 2D job, where TorchRec 1.8 gives ranks without a shard no shape of the table."""
+        """Why this type cannot run, such as in a 2D job: TorchRec 1.8 gives ranks without a shard no table shape."""
         if cluster.replication is not None:
             return f"{self.name} does not run in TorchRec's DMPCollection"
         return super().refusal(table, cluster)
 
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
-        """On a host of one rank all pieces are neighbours."""
+        """True on hosts of one rank, which then holds all pieces."""
         return cluster.local_world_size == 1
 
     def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
@@ -72,7 +72,7 @@ class TableColumnWise(ShardingType):
 class RowWise(ShardingType):
     """Blocks of ceil(rows / world_size) rows, one on every rank.
 
-    Every rank pools the rows it has for all samples; a reduce-scatter adds the partial sums.
+    Every rank pools its rows for all samples; a reduce-scatter adds the partial sums.
     """
 
     name = "row_wise"
@@ -95,9 +95,9 @@ class TableRowWise(ShardingType):
 
 
 class GridShard(ShardingType):
-    """Two or more equal ranges of columns, each row-wise over a host; with one it would be table_row_wise.
+    """Two or more equal ranges of columns, each row-wise over a host; with one range it would be table_row_wise.
 
-    There are at most as many ranges as hosts, and some may share a host.
+    There are at most as many ranges as hosts, and several may share a host.
     """
 
     name = "grid_shard"
@@ -113,7 +113,7 @@ class GridShard(ShardingType):
         return max(2, least), min(most, cluster.hosts)
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
-        """Needs two hosts and two column pieces, and as many hosts as pieces."""
+        """Why this type cannot run; it needs two hosts, two column pieces, and at least as many hosts as pieces."""
         least, most = self.column_counts(table, cluster)
         if most < 2:
             have = f"there are {cluster.hosts} and {table.embedding_dim}"
@@ -127,7 +127,7 @@ class GridShard(ShardingType):
 
 
 class DataParallel(ShardingType):
-    """A full copy on every rank, which looks up its own samples; gradients are all-reduced, a dense optimizer steps."""
+    """A full copy on every rank, which looks up its own samples; gradients are all-reduced for a dense optimizer."""
 
     name = "data_parallel"
     span = Span.WORLD
@@ -137,7 +137,7 @@ class DataParallel(ShardingType):
     backward = (Collective("all_reduce", "world", "table"),)
 
     def samples_share(self, cluster: Cluster) -> int:
-        """Only its own."""
+        """One: only its own samples."""
         return 1
 
 
