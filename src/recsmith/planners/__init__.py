@@ -1,7 +1,7 @@
-"""Planners: ways to search for a plan. Each is a file or a folder; what they share is in search/ and solver/.
+"""Planners, the strategies that search for a plan. Each is a file or a folder; search/ and solver/ hold shared code.
 
-A planner of your own fulfils `Planner`; `Search` keeps the best of what it tries, `SearchPlanner` starts from one, and
-`place_by_score` places tables one after the other (docs/extending.md).
+A planner of your own fulfils `Planner`. `Search` keeps the best plan that was tried, `SearchPlanner` is a base class
+that is given one, and `place_by_score` places tables one after the other (docs/extending.md).
 """
 
 from recsmith.planners.greedy import place_by_score

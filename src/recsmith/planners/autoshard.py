@@ -1,4 +1,4 @@
-"""Planner `autoshard`: items go, dearest first, where an LSTM over all items scores highest (Zha et al., KDD 2022).
+"""Planner `autoshard`: places the costliest items first, each where an LSTM policy scores best (Zha et al., KDD 2022).
 
 Its policy in NumPy reads the items in the order of their placement:
 
@@ -6,9 +6,9 @@ Its policy in NumPy reads the items in the order of their placement:
     device    -> what is seen of it (placing/policy_network.py) -> 32 numbers; these, the state, and their product
               -> a score
 
-The state depends on the items alone, so that it is worked out once for all episodes; what was placed where is in what
-devices hold. The step is that of the slowest device. The training in learning/policies/networks.py has the
-same formulas in PyTorch; a test holds them together.
+The state depends on the items alone, so it is computed once for all episodes; where earlier items were placed shows in
+what the devices hold. The seconds of the step are those of the slowest device. learning/policies/networks.py trains the
+same formulas in PyTorch; a test checks that both agree.
 
 Legend: N items, D devices, E episodes, p = 32, h hidden numbers of a layer of the LSTM.
 """
@@ -26,8 +26,8 @@ from recsmith.planners.placing.items import ItemBatch
 from recsmith.planners.placing.policy_files import PolicyKind
 from recsmith.planners.placing.policy_planner import PolicyPlanner
 
-STATE, LAYERS = 32, 2  # h; of the LSTM
-READ = net.REPRESENTED + 2  # what the LSTM reads of an item: its representation, its share, and what is left
+STATE, LAYERS = 32, 2  # h: hidden numbers of an LSTM layer; layers of the LSTM
+READ = net.REPRESENTED + 2  # inputs of the LSTM for an item: its representation, its share, and the share that is left
 SHAPES: dict[str, tuple[int, ...]] = net.COST_SHAPES | net.OWN_SHAPES | {
     "read0": (4 * STATE, READ), "kept0": (4 * STATE, STATE), "gate0_bias": (4 * STATE,),
     "read1": (4 * STATE, STATE), "kept1": (4 * STATE, STATE), "gate1_bias": (4 * STATE,),
@@ -38,20 +38,20 @@ SHAPES: dict[str, tuple[int, ...]] = net.COST_SHAPES | net.OWN_SHAPES | {
 
 @dataclass(frozen=True)
 class AutoShardNetwork(net.PlacingNetwork):
-    """Cost network and policy; tensors as in SHAPES."""
+    """The cost network and the policy network; tensors as in SHAPES."""
 
     def step(self, sums: Floats) -> Floats:
-        """Seconds of the step (...): those of the slowest of devices with summed terms (..., D, k)."""
+        """Seconds of the step (...): those of the slowest device, from summed terms of devices (..., D, k)."""
         return self.costs(sums).sum(axis=-1).max(axis=-1)
 
     def scorer(self, items: ItemBatch, view: net.PolicyView) -> Callable[[int, Floats], Floats]:
-        """Scores of devices for item i."""
+        """A function that scores devices for item i."""
         del items
         states = self.states(np.column_stack([view.represented, view.share, view.left]))
         return lambda i, seen: self.score(states[i], seen)
 
     def states(self, read: Floats) -> Floats:
-        """The LSTM's states (N, h) after each item that it reads (N, READ)."""
+        """The LSTM's states (N, h) after each of the items (N, READ)."""
         for layer in range(LAYERS):
             known, kept = self.tensors[f"kept{layer}"], np.zeros(STATE)
             flow = matmul(read, self.tensors[f"read{layer}"].T) + self.tensors[f"gate{layer}_bias"]  # (N, 4 h)
@@ -63,7 +63,7 @@ class AutoShardNetwork(net.PlacingNetwork):
         return read
 
     def score(self, state: Floats, seen: Floats) -> Floats:
-        """Scores (...) of what is seen of devices (..., p + FIGURES) at a state (h,); greed weighs their seconds."""
+        """Scores (...) of devices, from what is seen of them (..., p + FIGURES) and a state (h,); greed weighs cost."""
         device = np.maximum(self.linear("device", seen), 0.0)
         met = np.concatenate([np.broadcast_to(state, device.shape), device, state * device], axis=-1)
         hidden = np.maximum(self.linear("score0", met), 0.0)
@@ -76,7 +76,7 @@ def _sigmoid(flow: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class AutoShard(PolicyPlanner):
-    """A policy of AutoShard: an LSTM over the items, beside what devices hold."""
+    """A trained AutoShard policy: an LSTM over the items, combined with what devices hold."""
 
     kind: ClassVar[PolicyKind] = PolicyKind("autoshard", SHAPES, AutoShardNetwork)
 

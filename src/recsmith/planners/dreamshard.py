@@ -1,11 +1,11 @@
-"""Planner `dreamshard`: items go, dearest first, where a trained policy scores highest (Zha et al., NeurIPS 2022).
+"""Planner `dreamshard`: places the costliest items first, each where a policy scores best (Zha et al., NeurIPS 2022).
 
-Its networks in NumPy say what a step costs beyond its slowest device, and which device an item goes to:
+Its networks, in NumPy, predict what a step costs beyond its slowest device, and which device an item is placed on:
 
     step      -> the largest sum of each term over devices -> a bounded correction of the slowest device's seconds
     device    -> what is seen of it (placing/policy_network.py) -> a score
 
-The training in learning/policies/dreamshard.py has the same formulas in PyTorch; a test holds them together.
+learning/policies/dreamshard.py trains the same formulas in PyTorch; a test checks that both agree.
 
 Legend: D devices, E episodes, k terms, p = 32.
 """
@@ -23,7 +23,7 @@ from recsmith.planners.placing.items import ItemBatch
 from recsmith.planners.placing.policy_files import PolicyKind
 from recsmith.planners.placing.policy_planner import MOST_SPLITS, PolicyPlanner
 
-STEP_REACH = 0.5  # the step lies within e ** this of its slowest device
+STEP_REACH = 0.5  # the step's seconds differ from the slowest device's by a factor of at most e ** this
 SHAPES: dict[str, tuple[int, ...]] = net.COST_SHAPES | {
     "step0": (net.HIDDEN, net.TERMS + 5), "step0_bias": (net.HIDDEN,), "step1": (1, net.HIDDEN), "step1_bias": (1,),
 } | net.OWN_SHAPES | {
@@ -34,10 +34,10 @@ SHAPES: dict[str, tuple[int, ...]] = net.COST_SHAPES | {
 
 @dataclass(frozen=True)
 class DreamShardNetwork(net.PlacingNetwork):
-    """Both networks; tensors as in SHAPES."""
+    """The cost network and the policy network; tensors as in SHAPES."""
 
     def step(self, sums: Floats) -> Floats:
-        """Seconds of the step (...) of devices with summed terms (..., D, k)."""
+        """Seconds of the step (...), from summed terms of devices (..., D, k)."""
         costs = self.costs(sums)
         seen = np.concatenate([sums.max(axis=-2), costs.max(axis=-2) * net.MICRO], axis=-1)
         hidden = np.maximum(self.linear("step0", log1p(seen) / net.LOG_SPAN), 0.0)
@@ -45,7 +45,7 @@ class DreamShardNetwork(net.PlacingNetwork):
         return costs.sum(axis=-1).max(axis=-1) * factor
 
     def scorer(self, items: ItemBatch, view: net.PolicyView) -> Callable[[int, Floats], Floats]:
-        """Scores, alike for every item: what is seen says which it is."""
+        """A function that scores devices; the same for every item, since what is seen of a device includes the item."""
         del items, view
         return lambda _, seen: self.score(seen)
 
@@ -57,7 +57,7 @@ class DreamShardNetwork(net.PlacingNetwork):
 
 @dataclass(frozen=True)
 class DreamShard(PolicyPlanner):
-    """A policy of DreamShard: networks that see devices as they are with the item in question."""
+    """A trained DreamShard policy: its networks see each device as it would be with the item in question."""
 
     kind: ClassVar[PolicyKind] = PolicyKind("dreamshard", SHAPES, DreamShardNetwork)
     numbers: ClassVar[Mapping[str, int]] = {**PolicyPlanner.numbers, "splits": MOST_SPLITS}

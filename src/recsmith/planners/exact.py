@@ -1,7 +1,7 @@
-"""The best plan of a small problem, and the proof that none is better.
+"""Planner `exact`: the best plan of a small problem, and the proof that no plan is better.
 
-Other planners try a sample of the ways to place a table; this one searches the whole space that the problem states
-(solver/layouts.py), by CP-SAT of OR-Tools on the model of solver/cp_sat_model.py. Without OR-Tools, and for cost
+Other planners try a sample of the ways to place a table. This one searches the problem's whole space
+(solver/layouts.py), with CP-SAT of OR-Tools on the model of solver/cp_sat_model.py. Without OR-Tools, and for cost
 models that are not made of linear pieces, very small problems are enumerated (solver/enumeration.py). Work is counted
 in units that are the same on every machine.
 """
@@ -26,37 +26,37 @@ from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_o
 from recsmith.plans import EXACT, Bound
 from recsmith.problems import Footprint, Problem
 
-MOST_CHOICES = 60_000  # widths of all tables times devices; more would fill the memory with variables of the solver
-MOST_TABLES, MOST_ARRANGEMENTS = 12, 20_000  # of an enumeration, which takes some seconds for these; not tuned further
-AUTO_SHARE = 0.25  # of a time limit that planner auto may take; trade-off: a better start, or more time for the proof
-UNITS = 63  # of work where no budget says how much, about a second each: three rounds of turns (3 * (1 + 4 + 16))
-FIRST_UNITS = 20  # of work to find a plan at all, where there is none to start from; about 20 s, not tuned further
-NODES = 500  # partial plans of an enumeration in a unit of work; trade-off: fewer look at the budget more often
+MOST_CHOICES = 60_000  # widths of all tables times devices; more would fill the memory with the solver's variables
+MOST_TABLES, MOST_ARRANGEMENTS = 12, 20_000  # of an enumeration at most; these take some seconds; not tuned further
+AUTO_SHARE = 0.25  # of a time limit, for planner auto; trade-off: a better start, or more time for the proof
+UNITS = 63  # work without a budget, in units of about a second: three rounds of turns (3 * (1 + 4 + 16))
+FIRST_UNITS = 20  # units of work to find a first plan if there is no start; about 20 s, not tuned further
+NODES = 500  # partial plans of an enumeration in a unit of work; trade-off: fewer check the budget more often
 TURNS: tuple[dict[str, Any], ...] = (  # settings of CP-SAT
     {"linearization_level": 2},
-    {"interleave_search": True},  # all strategies of CP-SAT by turns, neighbourhoods of the best plan among them
+    {"interleave_search": True},  # all strategies of CP-SAT in turn, among them neighbourhoods of the best plan
     {"linearization_level": 2, "optimize_with_lb_tree_search": True},
 )
-PARTS, PART = 50, 0.2  # of the branching between the first two rounds: how many at most, and the units of work of each
-GROWTH = 4.0  # of a turn's units, round by round; trade-off: more waste less on starts, but react later to better plans
-CLOSE = 1e-7  # relative gap that counts as none: rounded seconds prove no smaller one (cp_sat_objective.py)
-USED_UP = 0.9  # share of its units: a turn that ends unproven with less spent was cut short, by Ctrl-C or the clock
+PARTS, PART = 50, 0.2  # branching between the first two rounds: the most parts, and the units of work of each
+GROWTH = 4.0  # of a turn's units per round; trade-off: more waste less on starts, but react later to better plans
+CLOSE = 1e-7  # relative gap that counts as zero: rounded seconds prove no smaller gap (cp_sat_objective.py)
+USED_UP = 0.9  # share of a turn's units: a turn that ends unproven with less spent was cut short by Ctrl-C or the clock
 
 
 class Exact(SearchPlanner):
-    """The best plan, proven, for about ten tables; better plans and bounds than others' for some tens."""
+    """The proven best plan of about ten tables; for some tens, better plans and bounds than other planners find."""
 
     name = "exact"
     about = "The best plan of a small problem, with the proof."
 
     def solve(self, search: Search) -> Solution:
-        """The best plan found, and a bound where it beats the cost model's own.
+        """Return the best plan found, with a bound if it is better than the cost model's own.
 
-        The first iteration is planner auto's plan, each further one a unit of work on it: about a second.
+        The first iteration is planner auto's plan; each further iteration is a unit of work on it, about a second.
 
         Raises:
-            Infeasible: there is no plan, proved. NoPlanFound: none was found.
-            MissingExtra: the problem is too large without OR-Tools. UsageError: it is too large even so.
+            Infeasible: it is proved that no plan exists. NoPlanFound: no plan was found.
+            MissingExtra: the problem is too large without OR-Tools. UsageError: the problem is too large even with it.
         """
         proof = _proof(search)
         with search.interruptible():
@@ -71,7 +71,7 @@ class Exact(SearchPlanner):
 
 
 def _start(search: Search) -> None:
-    """Start from planner auto's plan, where it finds one; it needs a cost model with planes."""
+    """Start from planner auto's plan, if it finds one; planner auto is asked only for cost models made of planes."""
     evaluator, limit = search.evaluator, search.budget.time_limit_s
     share = None if limit is None else Budget(time_limit_s=limit * AUTO_SHARE)
     try:
@@ -79,11 +79,11 @@ def _start(search: Search) -> None:
     except NoPlanFound:
         found = None
     search.try_(found and found.footprint)
-    search.truncated = found is not None and found.truncated and limit is None  # by Ctrl-C
+    search.truncated = found is not None and found.truncated and limit is None  # cut short by Ctrl-C
 
 
 def _proof(search: Search) -> "Proof":
-    """What proves plans of this problem; MissingExtra or UsageError where nothing does."""
+    """The proof method for this problem; raises MissingExtra or UsageError if there is none."""
     evaluator, problem = search.evaluator, search.evaluator.problem
     _check_size(problem)
     shares = all_shares(evaluator)
@@ -105,7 +105,7 @@ def _proof(search: Search) -> "Proof":
 
 
 def _check_size(problem: Problem) -> None:
-    """Refuse what would fill the memory with choices, and what the solver's model does not know."""
+    """Refuse problems whose choices would fill the memory, or whose memory model the solver does not support."""
     if problem.memory_model.mixed:
         raise UsageError(
             "planner exact adds up the memory of tables one by one, and tables of several widths share a cache here; "
@@ -123,9 +123,9 @@ def _check_size(problem: Problem) -> None:
 
 
 class Proof:
-    """Improves the plan of a search, and the bound on all plans: none takes less than bound_s.
+    """Improves the plan of a search, and `bound_s`, the seconds that every plan takes at least.
 
-    spent: units of work so far. proven: whether the search's plan is the best.
+    spent: units of work so far. proven: whether the search's plan is proved to be the best.
     """
 
     method: str
@@ -136,12 +136,12 @@ class Proof:
         self.spent, self.proven = 0.0, False
 
     def work(self) -> None:
-        """Work until the plan is proven, or the budget spent; Infeasible where it is proved that there is no plan."""
+        """Work until the plan is proven or the budget is spent; Infeasible if it is proved that no plan exists."""
         raise NotImplementedError
 
     @property
     def bound(self) -> Bound | None:
-        """The bound, where it is better than the cost model's own."""
+        """The bound, or None if it is no better than the cost model's own."""
         known = lower_bound(self.evaluator).bound
         if known.value_s is not None and self.bound_s <= known.value_s:
             return None
@@ -149,7 +149,7 @@ class Proof:
 
     @property
     def left(self) -> float:
-        """Units of work that the budget leaves; the first plan is due whatever it is."""
+        """Units of work that the budget leaves; a first plan is searched for whatever the budget."""
         budget = self.search.budget
         if self.search.best is None:
             return FIRST_UNITS - self.spent
@@ -159,28 +159,28 @@ class Proof:
 
     @property
     def ends(self) -> bool:
-        """Whether the plan is proven, or the budget spent."""
+        """Whether the plan is proven, or the budget is spent."""
         total_s = self.search.total_s
         proven = self.proven or total_s == 0 or total_s <= self.bound_s * (1 + CLOSE)
         return proven or self.left <= 0 or (self.search.best is not None and self.search.stop)
 
     def on_plan(self, footprint: Footprint) -> bool:
-        """Keep a plan if it is the best; whether the search is cancelled."""
+        """Keep a plan if it is the best; returns whether the search is cancelled."""
         self.search.try_(footprint)
-        self.search.iterations -= 1  # units count, not plans
+        self.search.iterations -= 1  # an iteration is a unit of work, not a plan
         return self.search.cancelled
 
     def record(self, bound_s: float, units: float) -> None:
-        """Note a bound that this much work has proven."""
+        """Record a bound that this many units of work have proven."""
         self.bound_s = max(self.bound_s, bound_s)
         self.spent += units
         self.search.iterations = min(1 + math.ceil(self.spent), self.search.budget.iterations or sys.maxsize)
 
 
 class SolverProof(Proof):
-    """The proof by CP-SAT. Three strategies take turns of 1, 1, 1, 4, 4, 4, 16 ... units, from the best plan and bound.
+    """The proof by CP-SAT: three strategies take turns of 1, 1, 1, 4, 4, 4, 16 ... units, from the best plan and bound.
 
-    The first improves plans and bounds, the second mostly plans, the third mostly bounds.
+    The first strategy improves plans and bounds, the second mostly plans, the third mostly bounds.
     """
 
     method = "CP-SAT, and branching over the slowest rank, over the whole space"
@@ -201,7 +201,7 @@ class SolverProof(Proof):
             self._turn(self.search.best, TURNS[turn % len(TURNS)], min(GROWTH ** (turn // len(TURNS)), self.left))
 
     def _branch(self) -> None:
-        """Raise the bound by branching over how long the slowest rank takes: on many devices better than the solver."""
+        """Raise the bound by branching over the slowest rank's seconds: on many devices this beats the solver."""
         if self.search.best is None or self.ends:
             return
         parts, search = iter(range(PARTS)), self.search
@@ -209,7 +209,7 @@ class SolverProof(Proof):
         self.record(bound.value_s or 0.0, (PARTS - len(list(parts))) * PART)
 
     def _find_any(self) -> None:
-        """Find any plan; that there is none is believed if the solver says so with and without its presolve."""
+        """Find any plan; Infeasible is raised only if the solver says so both with and without its presolve."""
         from recsmith.planners.solver.cp_sat import solve
         from recsmith.planners.solver.cp_sat_model import SpaceModel
 
@@ -220,7 +220,7 @@ class SolverProof(Proof):
         raise _no_plan(self.evaluator.problem)
 
     def _turn(self, start: Footprint, settings: dict[str, Any], units: float) -> None:
-        """Look for better plans than the start, and a better bound; what contradicts the start is not believed."""
+        """Search for plans better than the start, and a better bound; results that contradict the start are ignored."""
         from recsmith.planners.solver.cp_sat import solve, start_from
         from recsmith.planners.solver.cp_sat_model import SpaceModel
 
@@ -234,7 +234,7 @@ class SolverProof(Proof):
         search.truncated |= not run.proven and run.spent < USED_UP * units
 
     def _limits(self, units: float) -> dict[str, float]:
-        """Units of work, and what is left of a time limit; a second where there is no plan yet."""
+        """Units of work, and the time left of a time limit; at least a second if there is no plan yet."""
         limits, search = {"max_deterministic_time": units}, self.search
         if search.budget.time_limit_s is not None:
             left = search.started + search.budget.time_limit_s - time.monotonic()
@@ -252,7 +252,7 @@ class EnumerationProof(Proof):
         self.shares, self.arrangements, self.monotone = shares, arrangements, monotone
 
     def work(self) -> None:
-        """Follow partial plans until none is left."""
+        """Extend partial plans until none is open."""
         search = self.search
         tree = Enumeration(self.evaluator, self.shares, self.arrangements, search.total_s, monotone=self.monotone)
         while tree.open and not self.ends:

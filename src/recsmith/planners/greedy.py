@@ -1,8 +1,8 @@
-"""Longest-first greedy: one algorithm, several costs to balance.
+"""Longest-first greedy: one algorithm that can balance several costs.
 
 The scores are those of the NeuroShard and AutoShard baselines (neuroshard/sharders.py: dim, size, dim * pooling
-factor, and that times log10(rows)); cost_greedy balances what the cost model itself says. Tables stay whole
-where a device can hold them and are split no further than needed where none can.
+factor, and that times log10(rows)); cost_greedy balances the seconds that the cost model predicts. A table that fits
+on a device stays whole; any other table is split no further than needed.
 """
 
 from collections.abc import Callable
@@ -44,9 +44,11 @@ def _random(seed: int) -> Score:
 
 
 def place_by_score(evaluator: Evaluator, score: Floats | None = None) -> Footprint | None:
-    """Pieces in falling score, each on the device with the least sum of scores that has room; None where one has none.
+    """Place pieces in falling score, each on the device with room that has the least sum of scores.
 
-    score: one number for each of `problem.pieces` (P,), 0 or more; the seconds of the cost model for None.
+    Returns None if some piece finds no room.
+
+    score: one number for each of `problem.pieces` (P,), 0 or more; None: the seconds of the cost model.
     """
     assignment = place_in_fewest_pieces(DeviceState(evaluator, score), shared_relaxation(evaluator))
     return assignment.footprint(evaluator.problem) if assignment else None
@@ -54,7 +56,7 @@ def place_by_score(evaluator: Evaluator, score: Floats | None = None) -> Footpri
 
 @dataclass(frozen=True)
 class Greedy(SearchPlanner):
-    """Places pieces in falling score on the device with the least sum of scores that has room.
+    """Places pieces in falling score, each on the device with room that has the least sum of scores.
 
     about: what it balances, as a sentence for a list of planners.
     """
@@ -64,7 +66,7 @@ class Greedy(SearchPlanner):
     about: str = ""
 
     def solve(self, search: Search) -> Solution:
-        """One placement; NoPlanFound where tables find no room."""
+        """Make one placement; raises NoPlanFound if some tables find no room."""
         score = _random(search.seed) if self.name == "random" else self.score
         search.try_(place_by_score(search.evaluator, score(search.problem) if score else None))
         return search.found(self.name)

@@ -1,9 +1,9 @@
 """Planner `ldm`: the largest differencing method (Karmarkar and Karp, 1982), for any number of ranks.
 
-All pieces begin as partitions of their own: one rank holds the piece, the others nothing. The two most uneven
-partitions are merged, the heaviest rank of one with the lightest of the other and so on, until one is left. What it
-balances are the seconds of the options that tables select; pieces that find no room where it wants them go where they
-fit best.
+Each piece begins as a partition of its own, in which one rank holds the piece and all others hold nothing. Again and
+again the two most uneven partitions are merged: the most loaded rank of one with the least loaded rank of the other,
+and so on, until one partition is left. The balanced quantity is the seconds of the options that tables select. A piece
+that finds no room on its rank is placed where it fits best.
 
 Legend: N pieces of single ranks, W ranks.
 """
@@ -23,18 +23,22 @@ from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceSta
 from recsmith.planners.search.placement import allowed_targets, place_longest_first, repair
 from recsmith.sharding import Span
 
-MOST_CANDIDATES = 8  # selections that are tried; trade-off: more find more and take longer; not tuned further
+MOST_CANDIDATES = 8  # selections tried; trade-off: more find better plans and take longer; not tuned further
 MOST_SIZE = 5_000_000  # tables times ranks: numbers in the lists that are merged, 40 MB
 
 
 class Ldm(SearchPlanner):
-    """Karmarkar and Karp's differencing, on options that tables select under the limits of the bound."""
+    """Karmarkar and Karp's differencing method, on the options that tables select under the limits of the bound."""
 
     name = "ldm"
     about = "The largest differencing method (Karmarkar and Karp, 1982)."
 
     def solve(self, search: Search) -> Solution:
-        """The best of a few selections; NoPlanFound where none finds room, UsageError where it would take long."""
+        """Return the best plan of a few selections.
+
+        Raises NoPlanFound if no selection finds room, and UsageError if the problem is so large that merging takes
+        long.
+        """
         problem, evaluator = search.problem, search.evaluator
         size = len(problem.tables) * problem.cluster.world_size
         if size > MOST_SIZE:
@@ -54,7 +58,7 @@ class Ldm(SearchPlanner):
 
 
 def differenced(devices: DeviceState, choice: Choice) -> Assignment | None:
-    """The selected options placed by differencing; None where some piece found no room."""
+    """Place the selected options by differencing; returns None if some piece finds no room."""
     assignment = Assignment.of(devices.problem, choice.option)
     devices.clear()
     single = np.flatnonzero(devices.span[assignment.piece] == Span.RANK)
@@ -72,7 +76,7 @@ def differenced(devices: DeviceState, choice: Choice) -> Assignment | None:
 
 
 def _place_shared(devices: DeviceState, assignment: Assignment, others: Ints) -> None:
-    """Pieces of hosts and of the world first, as longest-first does it."""
+    """Place the pieces that cover hosts or the world before all others, by longest-first placement."""
     if not others.size:
         return
     part = Assignment(assignment.option, assignment.table[others], assignment.piece[others], assignment.target[others])
@@ -81,7 +85,7 @@ def _place_shared(devices: DeviceState, assignment: Assignment, others: Ints) ->
 
 
 def partition(weights: Floats, ranks: int) -> Ints:
-    """A rank (N,) for each weight, so that the sums of the ranks are near each other. Cost: N merges of W sums."""
+    """Assign each weight a rank (N,) so that the ranks' sums are nearly equal. Cost: N merges of W sums."""
     heap: list[tuple[float, int, Floats, list[list[int]]]] = []  # spread, number, sums (W,), pieces of each rank
     for i, weight in enumerate(weights.tolist()):
         sums = np.zeros(ranks)

@@ -1,14 +1,15 @@
-"""NeuroShard's search (Zha et al., MLSys 2023) on any cost model: which columns to halve, and where tables go.
+"""NeuroShard's search (Zha et al., MLSys 2023) on any cost model: which tables to halve, and where to place the pieces.
 
-Outside, a beam search over halvings of columns: from each of the K best nodes, halve each of the N pieces that weigh
-most and each of the N that cost most; L levels. Inside, a greedy grid search with M caps on the summed width of a
-device (neuroshard_rollouts.py). All nodes of a level and all caps are placed in lock step, one piece of each at a time.
+The outer search is a beam search over halvings of columns: from each of the K best nodes, halve each of the N pieces
+with the most bytes and each of the N that cost most; L levels. The inner search is a greedy grid search with M caps on
+the summed width of a device (neuroshard_rollouts.py). All nodes of a level and all caps are placed in lock step, one
+piece of each at a time.
 
-Differences from the authors' code (daochenzha/neuroshard): tables too large for every device are halved first and do
-not count as levels; nodes without a plan rank by bytes over capacity; equal shapes are tried once; the cost model may
-be any; a piece goes to the device that is cheapest with it, not before it; pieces of one table on one device must be
-equally wide, or TorchRec would not run them; tables that may be neither table_wise nor column_wise keep their simplest
-option and are placed before all others.
+Differences from the authors' code (daochenzha/neuroshard): tables too large for every device are halved first, and that
+does not count as levels; nodes without a plan are ranked by bytes over capacity; equal shapes are tried once; any cost
+model can be used; a piece is placed on the device that is cheapest with it, not before it; pieces of one table on one
+device must be equally wide, or TorchRec would not run them; tables that may be neither table_wise nor column_wise keep
+their simplest option and are placed before all others.
 
 Legend: P pieces (of every width that halving can make), n pieces of a node.
 """
@@ -37,10 +38,10 @@ WIDEST = 1.5  # times the mean width of a device: the largest cap of the grid se
 
 @dataclass(frozen=True)
 class NeuroShard(SearchPlanner):
-    """Beam search over column halvings around a greedy grid search; K, N, L and M of the paper, and its values.
+    """Beam search over column halvings around a greedy grid search; K, N, L and M are the paper's, with its values.
 
-    beam (K): nodes that each level goes on from. candidates (N): pieces to halve by each measure. depth (L): levels.
-    caps (M): caps on a device's width, evenly spaced from the mean width to WIDEST times as much.
+    beam (K): nodes that are kept after each level. candidates (N): pieces to halve by each measure. depth (L): levels.
+    caps (M): caps on a device's width, evenly spaced from the mean width to WIDEST times the mean.
     """
 
     beam: int = 3
@@ -51,7 +52,7 @@ class NeuroShard(SearchPlanner):
     about: str = "NeuroShard's beam over column halvings (Zha et al., 2023)."
 
     def solve(self, search: Search) -> Solution:
-        """The best placement of the beam; NoPlanFound where tables find no room. An iteration is a level."""
+        """Return the beam's best placement; NoPlanFound if tables find no room. An iteration is a level."""
         problem, evaluator = search.problem, search.evaluator
         halves = ColumnHalves.of(problem, evaluator)
         with search.interruptible():
@@ -87,7 +88,7 @@ class NeuroShard(SearchPlanner):
             yield beam[0]
 
     def _children(self, halves: ColumnHalves, node: BeamNode, seen: set[bytes]) -> Iterator[BeamNode]:
-        """The node with one more piece halved, for each promising piece; no set of shapes twice."""
+        """The node with one more piece halved, for each promising piece; no set of shapes is made twice."""
         open_ = node.pieces[halves.half[node.pieces] != NO_PIECE]
         for piece in _promising(halves, open_, self.candidates):
             place = int(np.flatnonzero(node.pieces == piece)[0])
@@ -100,7 +101,7 @@ class NeuroShard(SearchPlanner):
 
 
 def _fitting(problem: Problem, halves: ColumnHalves) -> Ints:
-    """Whole tables; those too large for every device are halved until they fit, or cannot be halved further."""
+    """All tables whole, except those too large for every device: halved until they fit or cannot be halved further."""
     room = int(problem.capacity.max())
     pieces: list[int] = []
     for piece in halves.whole.tolist():
@@ -112,7 +113,7 @@ def _fitting(problem: Problem, halves: ColumnHalves) -> Ints:
 
 
 def _promising(halves: ColumnHalves, pieces: Ints, count: int) -> list[int]:
-    """The pieces of the `count` heaviest and the `count` dearest shapes, one of each shape."""
+    """The pieces of the `count` largest shapes by bytes and the `count` costliest ones, one piece of each shape."""
     chosen: dict[int, int] = {}
     for value in (halves.bytes.astype(float), halves.seconds):
         ranked = pieces[np.lexsort((halves.order[pieces], -value[pieces]))]
@@ -127,7 +128,7 @@ def _key(halves: ColumnHalves, pieces: Ints) -> bytes:
 
 
 def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assignment | None:
-    """Tables that may not be on single devices, placed in their simplest options; None where one finds no room."""
+    """Place the tables that may not be on single devices, in their simplest options; None if a piece finds no room."""
     relaxation = shared_relaxation(evaluator)
     choice = fewest_pieces_options(relaxation)
     every = Assignment.of(problem, choice)
@@ -142,7 +143,7 @@ def _first(problem: Problem, evaluator: Evaluator, halves: ColumnHalves) -> Assi
 
 
 def _footprint(problem: Problem, halves: ColumnHalves, node: BeamNode, first: Assignment) -> Footprint:
-    """The plan of a node, beside the tables placed first."""
+    """The plan of a node together with the tables that were placed first."""
     assert node.target is not None
     placed = first.footprint(problem)
     mode = np.concatenate([halves.mode[node.pieces], placed.mode])

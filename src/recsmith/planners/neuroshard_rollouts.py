@@ -1,11 +1,11 @@
 """The greedy grid search inside planner neuroshard: many nodes, each with every cap, placed in lock step.
 
-A node is a set of pieces: whole tables, and what halving their columns again and again makes. For each cap on the
-summed width of a device, its pieces go, dearest first, to the device whose compute would then cost least, within memory
-and the cap; the best of all caps counts. One node with one cap is a rollout.
+A node is a set of pieces: whole tables, and the pieces that repeated halving of their columns makes. For each cap on
+the summed width of a device, the pieces are placed in falling cost, each on the device whose compute would then cost
+least, within memory and the cap. The best plan over all caps is kept. One node with one cap is a rollout.
 
 Legend: T tables that the search places, P pieces (of every width that halving can make), n pieces of a node, C nodes, M
-caps, R rollouts (C * M), r of them at once, D devices, G fusion groups, k work terms.
+caps, R rollouts (C * M), r rollouts placed at once, D devices, G fusion groups, k work terms.
 """
 
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ from recsmith.planners.search.device_state import NOWHERE, QUANTUM
 from recsmith.problems import NO_PIECE, Footprint, Problem, memory_used
 from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP
 
-CHUNK = 40_000  # devices times rollouts placed at once: as many numbers an array as stay in a core's cache
+CHUNK = 40_000  # devices times rollouts placed at once: arrays of this many numbers stay in a core's cache
 
 
 @dataclass(frozen=True)
 class ColumnHalves:
     """Every piece that halving can make (P,), table by table, each followed by its half.
 
-    table, mode, width: what a piece is. half: the piece of half the width, NO_PIECE where that is not legal. whole
-    (T,): the piece of each whole table. terms (P, k): work terms. seconds: of compute, alone on a device. bytes: on a
-    device. order: the place of each piece when all are sorted, dearest first. shape: equal for pieces that differ in
-    name only.
+    table, mode, width: what a piece is. half: the piece of half the width, NO_PIECE if that is not legal. whole (T,):
+    the piece of each whole table. terms (P, k): work terms. seconds: compute seconds of the piece alone on a device.
+    bytes: of device memory. order: the rank of each piece when all are sorted by falling cost. shape: a number that is
+    equal for pieces that differ in name only.
     """
 
     table: Ints
@@ -46,7 +46,7 @@ class ColumnHalves:
 
     @classmethod
     def of(cls, problem: Problem, evaluator: Evaluator) -> "ColumnHalves":
-        """All halvings of all tables that may be on single devices."""
+        """All halvings of all tables that may be placed on single devices."""
         rows: list[tuple[int, int, int, int]] = []
         whole: list[int] = []
         for t, mode in enumerate(_modes(problem)):
@@ -78,12 +78,12 @@ class ColumnHalves:
         return cls(table, mode, width, half, np.array(whole, dtype=np.int64), terms, seconds, tail.device, order, shape)
 
     def sorted(self, pieces: Ints) -> Ints:
-        """Pieces in the order in which they are placed: dearest first, then by table, then wide first."""
+        """Sort pieces in the order of placement: by falling cost, then by table, then by falling width."""
         return pieces[np.argsort(self.order[pieces], kind="stable")]
 
 
 def kinds_of_tables(problem: Problem, table: Ints) -> list[Ints]:
-    """Columns (P,) that tell pieces apart by what constraints say of their tables; none without constraints."""
+    """Columns (P,) that distinguish pieces by the constraints on their tables; none without constraints."""
     legality = problem.legality
     marks: list[Ints] = []
     if legality.open is not None:
@@ -95,7 +95,7 @@ def kinds_of_tables(problem: Problem, table: Ints) -> list[Ints]:
 
 
 def _modes(problem: Problem) -> list[int | None]:
-    """The mode of each table: column_wise where it may be split, so that whole and split tables share a kernel."""
+    """The mode of each table: column_wise if it may be split, so that whole and split tables share a kernel."""
     wanted = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
     fused = FUSED.number
     found: dict[tuple[int, int], int] = {}
@@ -104,16 +104,16 @@ def _modes(problem: Problem) -> list[int | None]:
     modes: list[int | None] = []
     for t, table in enumerate(problem.tables):
         if problem.legality.limited[t]:
-            modes.append(None)  # placed in an option that its rules leave it
+            modes.append(None)  # placed before the search, in an option that its rules allow
             continue
         splits = table.pooled and problem.space.widths == "any"
-        names = wanted if splits else wanted[1:]  # TorchRec's one width, and sequences', leave nothing to halve
+        names = wanted if splits else wanted[1:]  # TorchRec's single width, and tables of sequences, cannot be halved
         modes.append(next((found[t, kind] for kind in names if (t, kind) in found), None))
     return modes
 
 
 def _halvings(problem: Problem, table: int, mode: int) -> Iterator[int]:
-    """Widths of a table's pieces: its own, and halves of it while they stay legal."""
+    """Widths of a table's pieces: the whole table's, then repeated halves while they are legal."""
     width = problem.tables[table].embedding_dim
     yield width
     kind = SHARDING_TYPES[int(problem.modes.type[mode])]
@@ -129,9 +129,9 @@ def _halvings(problem: Problem, table: int, mode: int) -> Iterator[int]:
 
 @dataclass
 class BeamNode:
-    """A set of pieces in the order of placement, the target of each in its best plan, and what that costs.
+    """A set of pieces in the order of placement, with its best plan: the target of each piece, and the plan's seconds.
 
-    over: bytes over capacity, where the node has no plan.
+    over: bytes over capacity, if the node has no plan.
     """
 
     pieces: Ints
@@ -141,16 +141,16 @@ class BeamNode:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What nodes are sorted by: plans by cost, then nodes without one by bytes over capacity."""
+        """The sort key of nodes: plans by cost, then nodes without a plan by bytes over capacity."""
         return (0.0, self.total_s) if self.target is not None else (1.0, self.over)
 
 
 class Rollouts:
-    """Places the pieces of many nodes under every cap, beside pieces that are placed already.
+    """Places the pieces of many nodes under every cap, next to pieces that are already placed.
 
     caps (M,): columns that a device may hold, as multiples of the mean. sums (G, k, D), free (D,), used (G,): work
-    terms, bytes left and groups in use, of the devices with the placed pieces. quantum: seconds; loads that differ by
-    less are equal.
+    terms, free bytes and groups in use of the devices that hold the placed pieces. quantum: seconds; loads that differ
+    by less are equal.
     """
 
     def __init__(
@@ -166,28 +166,28 @@ class Rollouts:
         self.group = evaluator.group[halves.mode]
 
     def place(self, nodes: list[BeamNode]) -> None:
-        """Give every node its best plan over all caps, or say how far over capacity it is."""
+        """Give every node its best plan over all caps, or its bytes over capacity if it has none."""
         at_once = max(1, CHUNK // (self.devices * len(self.caps)))
         for first in range(0, len(nodes), at_once):
             self._place(nodes[first : first + at_once])
 
     def _place(self, nodes: list[BeamNode]) -> None:
         caps = len(self.caps)
-        pieces = np.stack([node.pieces for node in nodes])  # (C, n): all nodes of a level have as many pieces
+        pieces = np.stack([node.pieces for node in nodes])  # (C, n): all nodes of a level have equally many pieces
         state = RolloutState(self, np.repeat(pieces, caps, axis=0), np.tile(self.caps, len(nodes)))
         clashes = [_clashes(self.halves, row) for row in pieces]
         for step in range(pieces.shape[1]):
             state.place(step, {i: clash[step] for i, clash in enumerate(clashes) if step in clash})
         totals = state.totals().reshape(-1, caps)
         for i, node in enumerate(nodes):
-            best = int(np.floor(totals[i] / self.quantum).argmin())  # of equal plans the narrowest cap's
+            best = int(np.floor(totals[i] / self.quantum).argmin())  # among equal plans, that of the narrowest cap
             if np.isfinite(totals[i, best]):
                 node.total_s, node.target = float(totals[i, best]), state.target[i * caps + best]
             else:
                 node.over = self._over(node)
 
     def _over(self, node: BeamNode) -> float:
-        """Bytes over capacity when each piece goes where most memory is free."""
+        """Bytes over capacity if each piece is placed where most memory is free."""
         free = self.free.astype(float)
         for size in self.halves.bytes[node.pieces].tolist():
             free[int(free.argmax())] -= size
@@ -195,7 +195,7 @@ class Rollouts:
 
 
 def _clashes(halves: ColumnHalves, pieces: Ints) -> dict[int, list[int]]:
-    """For each piece whose table has pieces of several widths, earlier pieces that it may not share a device with."""
+    """For each piece of a table split into several widths: the earlier pieces that may not share a device with it."""
     found: dict[int, list[int]] = {}
     table, width = halves.table[pieces], halves.width[pieces]
     for t in np.flatnonzero(np.bincount(table) > 2).tolist():
@@ -210,7 +210,7 @@ def _clashes(halves: ColumnHalves, pieces: Ints) -> dict[int, list[int]]:
 class RolloutState:
     """The state of the devices of every rollout, and the target (R, n) of each piece placed so far.
 
-    sums (G, k, R, D): work terms. group_load (G, R, D), load (R, D): seconds of compute. free (R, D): bytes left. room
+    sums (G, k, R, D): work terms. group_load (G, R, D), load (R, D): seconds of compute. free (R, D): free bytes. room
     (R, D): columns left under the cap. used (G, R): whether a rollout has a piece of a group.
     """
 
@@ -218,7 +218,7 @@ class RolloutState:
         self.rollouts, count = rollouts, len(pieces)
         self.pieces, self.target = pieces, np.full(pieces.shape, NOWHERE)
         self.sums = np.repeat(rollouts.sums[:, :, None, :], count, axis=2)
-        self.trial = np.empty_like(self.sums[0])  # (k, R, D), so that no step allocates it
+        self.trial = np.empty_like(self.sums[0])  # (k, R, D); one array that every step uses again
         self.group_load = rollouts.evaluator.compute(np.moveaxis(self.sums, 1, -1))
         self.load = self.group_load.sum(axis=0)
         self.free = np.tile(rollouts.free, (count, 1))
@@ -246,7 +246,7 @@ class RolloutState:
             self.target[rows, step] = self._place(group, rows, pieces[rows], fits[rows])
 
     def _place(self, group: int, rows: Ints | slice, pieces: Ints, fits: Bools) -> Ints:
-        """Put a piece of one group on the best device of some rollouts (r,), within `fits` (r, D); their targets."""
+        """Put one piece of a group on the best device of rollouts (r,), within `fits` (r, D); returns targets."""
         halves, evaluator = self.rollouts.halves, self.rollouts.evaluator
         terms = halves.terms[pieces].T
         trial = self.trial[:, : len(pieces)]  # (k, r, D)
@@ -267,7 +267,7 @@ class RolloutState:
         return np.where(fits[own, target], target, NOWHERE)
 
     def totals(self) -> Floats:
-        """Seconds of the step of each rollout (R,); infinite where a piece found no room."""
+        """Seconds of the step of each rollout (R,); infinite if a piece found no room."""
         evaluator = self.rollouts.evaluator
         parts = sum(evaluator.head(np.moveaxis(sums, 0, -1)) for sums in self.sums)  # (R, D, 4)
         total = phase_seconds(evaluator, np.asarray(parts)).max(axis=-1).sum(axis=0)

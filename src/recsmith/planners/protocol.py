@@ -3,11 +3,11 @@
     planner.plan(problem, evaluator, seed=, budget=, start=, on_improve=) -> Solution
 
 A `SearchPlanner` is given all of this as one `Search`, which keeps the best of what it tries. A planner chooses an
-option per table and a target per piece. It only sees arrays; `recsmith.plan` makes the Plan. What holds for every
-planner (recsmith.testing.PlannerContract asks it): the solution is complete, legal and within memory; the same seed
-gives the same solution for any order of the tables; a budget of iterations or time is kept; a `start` is never made
-worse; `on_improve` hears of every improvement and may cancel by returning True; where it finds nothing it raises
-NoPlanFound.
+option per table and a target per piece. It only sees arrays; `recsmith.plan` makes the Plan. Every planner keeps these
+rules (recsmith.testing.PlannerContract checks them): the solution is complete, legal and within memory; the same seed
+gives the same solution for any order of the tables; a budget of iterations or time is kept; the solution is never worse
+than `start`; `on_improve` is called with the seconds of every improvement and may cancel by returning True; a planner
+that finds no plan raises NoPlanFound.
 """
 
 import time
@@ -24,28 +24,28 @@ from recsmith.plans import Bound
 from recsmith.problems import Footprint, Problem
 
 OnImprove = Callable[[float], bool | None]
-MOMENT_S = 1e-9  # seconds that a spent limit of time still has, so that it stays a limit
+MOMENT_S = 1e-9  # seconds that remain of a time limit that is used up, so that it is still a valid limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How long to search: iterations (reproducible), seconds (a search that they end is marked truncated), or both.
+    """How long to search: iterations (reproducible), seconds (a search cut short by them is marked truncated), or both.
 
-    Raises UsageError for a limit that leaves nothing to do.
+    Raises UsageError for a limit that leaves no work to do.
     """
 
     iterations: int | None = None
     time_limit_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check that something can be done within it."""
+        """Check that both limits leave some work to do."""
         if self.iterations is not None and self.iterations < 1:
             raise UsageError(f"a search of {self.iterations} iterations finds nothing; allow at least 1")
         if self.time_limit_s is not None and not self.time_limit_s > 0:
             raise UsageError(f"a time limit of {self.time_limit_s:g} s leaves no time; give more, for example 10s")
 
     def less(self, seconds: float) -> "Budget":
-        """What is left once so many seconds have gone; at least a moment, for a first plan."""
+        """The budget that is left after this many seconds; a time limit keeps at least a moment, for a first plan."""
         if self.time_limit_s is None:
             return self
         return replace(self, time_limit_s=max(self.time_limit_s - seconds, MOMENT_S))
@@ -53,12 +53,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """What a search found: the placed pieces, the step's seconds, and how many iterations it took.
+    """What a search found: the placed pieces, the seconds of the step, and how many iterations were made.
 
-    truncated: whether a limit of time or the caller cut it short. members: the parts that finished of a search made of
-    several. left_out: what it would have done besides with an extra that is not installed, or with the module that a C
-    compiler builds, as sentences for a report.
-    bound: what the search proved, where that is more than the cost model's own bound.
+    truncated: whether a time limit or the caller cut the search short. members: the parts that finished, of a search
+    made of several. left_out: what the search would also have done with an extra that is not installed, or with a
+    module that needs a C compiler to build, as sentences for a report. bound: the bound that the search proved, if it
+    is higher than the cost model's own bound.
     """
 
     footprint: Footprint
@@ -72,11 +72,11 @@ class Solution:
 
 @runtime_checkable
 class Planner(Protocol):
-    """A named way to search."""
+    """A search strategy with a name."""
 
     @property
     def name(self) -> str:
-        """Its name on the command line."""
+        """The planner's name on the command line."""
         ...
 
     def plan(
@@ -89,7 +89,7 @@ class Planner(Protocol):
         start: Footprint | None = None,
         on_improve: OnImprove | None = None,
     ) -> Solution:
-        """The best placement found; NoPlanFound where there is none."""
+        """Return the best placement found; raises NoPlanFound if none was found."""
         ...
 
 
@@ -98,14 +98,18 @@ class TakesOptions(Planner, Protocol):
     """A planner whose name may carry options behind '?' or ':', such as mine?rounds=8."""
 
     def with_options(self, text: str) -> Planner:
-        """The planner of a name with options, all of which is its name; UsageError, with what to write, for another."""
+        """Return the planner that has this text, name and options, as its name.
+
+        Raises UsageError, which says what to write instead, if the options are invalid.
+        """
         ...
 
 
 class Search:
     """Keeps the best of what a planner tries, counts iterations, and says when to stop.
 
-    best, total_s: the best placement and its seconds; None and infinite while there is none. seed: of what is drawn.
+    best, total_s: the best placement and its seconds per step; None and infinite until one is found. seed: the seed of
+    all random draws.
     """
 
     def __init__(
@@ -129,11 +133,11 @@ class Search:
             self._keep(start, step_seconds(evaluator, start))
 
     def try_(self, footprint: Footprint | None, total_s: float | None = None) -> float:
-        """Count one iteration, and keep its footprint if it is the best yet; its seconds, infinite for None.
+        """Count one iteration and keep the footprint if it is the best yet; returns its seconds, infinite for None.
 
-        What breaks a constraint is mended first, or does not count where that fails.
+        A footprint that breaks a constraint is mended first; if that fails, it counts as None.
 
-        total_s: these seconds, where the caller knows them.
+        total_s: the footprint's seconds, if the caller knows them.
         """
         self.iterations += 1
         if footprint is not None and not self.problem.legality.holds(footprint):
@@ -150,7 +154,7 @@ class Search:
             self.cancelled = bool(self.on_improve and self.on_improve(total))
 
     def is_early(self, share: float) -> bool:
-        """Whether less than this share of the time limit has passed; always without one."""
+        """Whether less than this share of the time limit has passed; always true without a time limit."""
         limit = self.budget.time_limit_s
         return limit is None or time.monotonic() - self.started < share * limit
 
@@ -168,7 +172,7 @@ class Search:
 
     @contextmanager
     def interruptible(self) -> Generator[None]:
-        """Ctrl-C ends the search early; the best found by then counts, and without any the interrupt goes on."""
+        """Let Ctrl-C end the search early with the best plan so far; without a plan, the interrupt is raised again."""
         try:
             yield
         except KeyboardInterrupt:
@@ -177,7 +181,7 @@ class Search:
             self.truncated = True
 
     def found(self, planner: str, message: str = "") -> Solution:
-        """The best found; where there is none, NoPlanFound with a message, or one that names the planner."""
+        """Return the best solution; without one, raise NoPlanFound with the message, or one that names the planner."""
         solution = self.solution()
         if solution is None:
             raise NoPlanFound(
@@ -187,20 +191,20 @@ class Search:
         return solution
 
     def solution(self) -> Solution | None:
-        """The best found, or None."""
+        """The best solution found, or None."""
         if self.best is None:
             return None
         return Solution(footprint=self.best, total_s=self.total_s, iterations=self.iterations, truncated=self.truncated)
 
 
 class SearchPlanner(ABC):
-    """A planner that works on one `Search`: a class of its own says how in `solve`, and has a name."""
+    """A planner that works on one `Search`: a subclass sets `name` and implements `solve`."""
 
     name: str
 
     @abstractmethod
     def solve(self, search: Search) -> Solution:
-        """The best placement found; NoPlanFound where there is none."""
+        """Return the best placement found; raises NoPlanFound if none was found."""
 
     def plan(
         self,
@@ -212,6 +216,6 @@ class SearchPlanner(ABC):
         start: Footprint | None = None,
         on_improve: OnImprove | None = None,
     ) -> Solution:
-        """`solve`, as the protocol asks for it; the evaluator knows its problem."""
+        """Run `solve` with the arguments of the planner protocol; the problem is taken from the evaluator."""
         del problem
         return self.solve(Search(evaluator, budget, start, on_improve, seed=seed))

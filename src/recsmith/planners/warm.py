@@ -1,8 +1,9 @@
-"""Local search from a plan that is there, and from no other: for what is asked of many changes of one job.
+"""Local search from one given plan and from no other, for questions that ask about many changes of one job.
 
-Most of a search from scratch finds again what is known. This one takes a second or two for a thousand tables, and ends
-no worse than its start. Where a plan finds no room any more, its tables are split as they are and placed anew; without
-that, tables begin in the fewest pieces. It looks for no bound, which takes long where memory is tight.
+A search from scratch mostly finds again what is already known. This one takes a second or two for a thousand tables,
+and its plan is no worse than its start. If the plan no longer fits the memory, its tables keep their splits and are
+placed anew; without such splits, tables begin in the fewest pieces. No bound is computed, because that takes long when
+memory is tight.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from recsmith.planners.search.placement import place_and_repair
 from recsmith.plans import Bound, Placement
 from recsmith.problems import footprint_of, in_space
 
-EFFORT = 3_000_000  # numbers worked on: a tenth to a third of what planner auto spends; the rest gains a few per cent
+EFFORT = 3_000_000  # numbers worked on: a tenth to a third of what planner auto spends; more gains a few per cent
 NO_ROOM = (
     "no room was found for every table as tables are split now; `recsmith plan` also splits them in other ways, "
     "and takes longer"
@@ -28,9 +29,9 @@ NO_BOUND = "none: it was not asked for"
 
 
 class WarmSearch(SearchPlanner):
-    """The plan that is there, with pieces moved while that pays. effort: numbers that it may work on.
+    """Improves a given plan by moving pieces while that pays. effort: how many numbers the search may work on.
 
-    like: placements of all tables, whose splits are taken where there is no start.
+    like: placements of all tables, whose splits are used if there is no start.
     """
 
     name = "warm"
@@ -40,7 +41,7 @@ class WarmSearch(SearchPlanner):
         self.effort, self.like = effort, tuple(like)
 
     def solve(self, search: Search) -> Solution:
-        """The best plan found; NoPlanFound where none is quickly made, which does not prove that there is none."""
+        """Return the best plan found; NoPlanFound says only that no plan was made quickly, not that none exists."""
         devices, relaxation = DeviceState(search.evaluator), shared_relaxation(search.evaluator)
         if search.best is None and self.like and in_space(search.problem, self.like):
             self._place_anew(search, devices, relaxation)
@@ -58,7 +59,7 @@ class WarmSearch(SearchPlanner):
         return replace(search.found(self.name), bound=none)
 
     def _place_anew(self, search: Search, devices: DeviceState, relaxation: Relaxation) -> None:
-        """Try the splits that there are on empty devices, longest first, with what finds no room mended."""
+        """Place the splits of `like` on empty devices, longest first, and repair pieces that find no room."""
         split = Assignment.from_footprint(search.problem, footprint_of(search.problem, self.like))
         if split is None:
             return

@@ -1,6 +1,6 @@
-"""Annealing: plans change at random, for the worse too while they are hot.
+"""Annealing: plans change at random, and while they are hot also for the worse.
 
-One concept in two forms: compiled, for cost models that are the largest of linear pieces (kernel.py,
-successive_halving.py, warm_start.py), and of NumPy's array operations, for every other one and where the package was
+One concept in two forms: compiled code for cost models that are the largest of linear pieces (kernel.py,
+successive_halving.py, warm_start.py), and NumPy's array operations for all other cost models and for packages that were
 built without a C compiler (population_annealing.py).
 """

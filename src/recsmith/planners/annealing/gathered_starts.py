@@ -1,9 +1,9 @@
 """First plans in which pieces that cover whole hosts are gathered on few hosts, and large column pieces on the others.
 
 A table_row_wise table takes the same seconds of every rank of a host. Spread evenly over the hosts, such tables leave
-every rank too little room for a large piece of a single rank, and then all large tables must cover hosts, too, which
-costs more. With some hosts full of them, ranks of the others have room. Annealing seldom gets there by itself: on the
-way, a piece that leaves one host for another makes all ranks of that one slower.
+no rank enough room for a large piece of a single rank. Then all large tables must cover hosts too, which costs more. If
+some hosts are full of these tables, the ranks of the others have room. Annealing seldom finds such plans by itself: on
+the way, each piece moved to another host makes all ranks of that host slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +20,15 @@ from recsmith.planners.search.placement import allowed_targets, placed_rest
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import Span
 
-FULL = (1.0, 0.8)  # of the seconds that a host has beyond what spans the world: so full a host gets; 0.6 gained no more
-LIMITS = SELECTED_LIMITS[:3]  # times the step: seconds of the largest piece that tables select
+FULL = (1.0, 0.8)  # shares of the step up to which hosts are filled, world pieces included; 0.6 gained no more
+LIMITS = SELECTED_LIMITS[:3]  # times the step: limits on the largest piece's seconds, under which tables select
 
 
 def gathered_starts(
     devices: DeviceState, relaxation: Relaxation, selections: Sequence[Ints], total_s: float,
     keep_on: Callable[[], bool] = always,
 ) -> list[Start]:  # fmt: skip
-    """Such plans, best first, each of other options or with other pieces on the hosts; none on a single host.
+    """Gathered first plans, best first, without repetitions; none on a single host.
 
     selections: the fusion group of each table (T,) to begin with. total_s: seconds of the best plan known.
     keep_on: asked before each placement whether there is time for it.
@@ -48,7 +48,7 @@ def gathered_starts(
 
 
 def _choices(relaxation: Relaxation, selection: Ints, total_s: float) -> Iterator[Ints]:
-    """What tables select (T,) within their groups, under limits on the largest piece."""
+    """The options that tables select (T,) within their groups, under limits on the largest piece."""
     options = relaxation.problem.options
     opened = relaxation.reopened(options.barred | (relaxation.option_group != selection[options.table]))
     for limit in LIMITS:
@@ -59,9 +59,10 @@ def _choices(relaxation: Relaxation, selection: Ints, total_s: float) -> Iterato
 
 
 def _gathered(devices: DeviceState, choice: Ints, full_s: float) -> Assignment | None:
-    """The chosen options (T,) placed, pieces of hosts first, each on the first host that it does not fill beyond that.
+    """Place the chosen options (T,), pieces of hosts first, each on the first host that it fills to `full_s` at most.
 
-    All other pieces follow, longest first. None without room.
+    If there is no such host, the least filled one gets the piece. All other pieces follow, longest first. Returns None
+    if a piece finds no room.
     """
     devices.clear()
     draft = Assignment.of(devices.problem, choice)

@@ -1,7 +1,7 @@
 """What the compiled annealing reads and writes: a problem as flat arrays, and plans that it changes in place.
 
-Where TorchRec takes columns of any widths, pieces may have any, not only those of the problem's options. So a piece is
-a unit here: a mode with a number of width steps.
+If TorchRec takes columns of any width, pieces may have any width, not only the widths of the problem's options. So a
+piece is called a unit here: a mode with a number of width steps.
 
 Legend: T tables, M modes, U units, O options, W ranks, H hosts, G fusion groups, F phases, J linear pieces of all
 phases, k work terms, S slots for the pieces of a table, N pieces placed.
@@ -26,24 +26,24 @@ from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 
 CODE = "planners.annealing._kernel"
-MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
-KEPT = 5  # place in the record of a mode, of _kernel.c, that says whether its table stays as it is
-PAIRS = 2  # widths that the pieces of an option have at most
-MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
-AT_ONCE, RECORD = 2, 8  # of _kernel.c: numbers that loops take at a time; of a record, which fills a line of the cache
-LUCKS = 65_536  # quantiles of what chance allows a change to make worse
+MOST_UNITS = 1_000_000  # above this, tables keep to the widths of their options: the arrays would take too much memory
+KEPT = 5  # index, in a mode's record of _kernel.c, of the mark that its table keeps its placement
+PAIRS = 2  # most widths that the pieces of an option have
+MOST_SLOTS = 64  # most pieces of a table; a start with more is not annealed
+AT_ONCE, RECORD = 2, 8  # as in _kernel.c: numbers that loops take at a time; numbers of a record, one cache line
+LUCKS = 65_536  # quantiles of how much worse a change may make a plan, relative to the temperature
 KINDS = (0.1, 0.2, 0.5, 0.15, 0.05)
 """How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
 otherwise where they are, and a table takes another option. Columns pass most often, half of the time all of a rank's:
 tables come together again that way, and narrow pieces cost more."""
-SLOWEST = 0.5  # of changes begin at a piece of a phase's slowest rank, the others at any piece
-SHARPNESS = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
+SLOWEST = 0.5  # share of changes that begin at a piece of a phase's slowest rank; the others begin at any piece
+SHARPNESS = 24, 5  # first power of the norm that stands for the slowest rank; number of stages, each of twice the power
 NOTHING_HELD: tuple[Ints | Floats, ...] = (*(10 * [np.zeros(0, dtype=np.int64)]), np.zeros(0))
-_FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
+_FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: they stay on one host
 
 
 def is_compiled() -> bool:
-    """Whether the package was built with a C compiler, and so has the compiled annealing."""
+    """Whether the package was built with a C compiler, so that the compiled annealing is available."""
     return compiled(CODE) is not None
 
 
@@ -51,7 +51,7 @@ def is_compiled() -> bool:
 class FlatPlan:
     """A plan as the compiled code changes it: option and mode (T,), count (T,) of pieces, unit and target (T, S).
 
-    option is -1 where a table is split otherwise than by any option.
+    option is -1 if a table is split as by none of its options.
     """
 
     option: Ints
@@ -61,7 +61,7 @@ class FlatPlan:
     target: Ints
 
     def copy(self) -> "FlatPlan":
-        """The same plan in arrays of its own."""
+        """A copy of the plan in its own arrays."""
         return FlatPlan(*(each.copy() for each in self.arrays))
 
     @property
@@ -73,16 +73,16 @@ class FlatPlan:
 class FlatProblem:
     """A problem and its cost as arrays that do not depend on which options are tried.
 
-    width, seconds (U,): of each unit, the seconds those of all phases. piece_unit (P + 1,): the unit of each of the
-    problem's pieces. Modes whose units are the same to the last bit share them: public models repeat tables hundreds of
-    times, and so few fit into the cache.
+    width, seconds (U,): of each unit, its columns and its seconds in all phases. piece_unit (P + 1,): the unit of each
+    of the problem's pieces. Modes whose units are the same to the last bit share them: public models repeat tables
+    hundreds of times, and fewer units fit into the cache.
     """
 
     def __init__(
         self, evaluator: Evaluator, group_loads: GroupLoads, *, any_widths: bool | Bools = True,
         kinds: Sequence[float] = KINDS, slowest: float = SLOWEST,
     ) -> None:  # fmt: skip
-        """any_widths: whether pieces may have widths that no option has, where TorchRec does; or of which modes (M,).
+        """any_widths: whether pieces may have widths that no option has, if TorchRec may; or for which modes (M,).
 
         kinds, slowest: as KINDS and SLOWEST.
         """
@@ -119,9 +119,10 @@ class FlatProblem:
         )  # fmt: skip
 
     def _set_units(self, problem: Problem, any_widths: bool | Bools) -> tuple[Ints, Ints, Ints]:
-        """A unit for each width of the modes whose widths are free, and one for each piece of all others.
+        """Set a unit for each width of the modes whose widths are free, and one for each piece of all other modes.
 
-        The mode and width of each, those of free modes first; and how many each mode has (M,).
+        Returns the mode and width of each unit, those of free modes first, and the number of free widths of each mode
+        (M,).
         """
         modes, pieces = problem.modes, problem.pieces
         steps = np.where(_free_modes(problem) & any_widths, problem.demand.dim[modes.table] // WIDTH_STEP, 0)
@@ -138,7 +139,7 @@ class FlatProblem:
         return np.concatenate([mode, pieces.mode[listed]]), np.concatenate([width, pieces.width[listed]]), steps
 
     def plan(self, draft: Assignment) -> FlatPlan | None:
-        """A draft as the compiled code sees it; None where a table has too many pieces."""
+        """A draft in the form of the compiled code; None if a table has too many pieces."""
         tables = len(draft.option)
         count = np.bincount(draft.table, minlength=tables)
         if count.max(initial=0) > self.slots:
@@ -150,7 +151,7 @@ class FlatProblem:
         return FlatPlan(_ints(draft.option).copy(), _ints(mode), _ints(count), unit, target)
 
     def plan_of(self, footprint: Footprint) -> FlatPlan | None:
-        """Placed pieces as the compiled code sees them; None where a table has too many, or widths that no unit has."""
+        """Placed pieces in the form of the compiled code; None if a table has too many, or a width without a unit."""
         problem, tables = self.problem, len(self.problem.tables)
         placed = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target)
         table = problem.modes.table[placed.mode]
@@ -167,7 +168,7 @@ class FlatProblem:
         return FlatPlan(_ints(option), _ints(placed.mode[first]), _ints(count), unit, target)
 
     def unit_of(self, mode: int, width: int) -> int | None:
-        """The unit of a piece of a mode; None for a width that rules leave to none of its options."""
+        """The unit of a piece of a mode; None for a width that the rules allow none of its options."""
         return self._unit_of.get((mode, width))
 
     @cached_property
@@ -186,7 +187,7 @@ class FlatProblem:
 class FlatOriginals:
     """What devices held before, and how much of it may move (warm_start.py).
 
-    returns: share of changes that take a table back.
+    returns: share of changes that return a table to where it was.
     """
 
     arrays: tuple[Ints | Floats, ...]
@@ -194,7 +195,7 @@ class FlatOriginals:
 
 
 class Cooling:
-    """One plan that cools down; `go_on` may be called again until all steps are done.
+    """One plan that cools down; call `go_on` until all steps are done.
 
     best, best_s: the best plan met so far, and its seconds.
     """
@@ -223,7 +224,7 @@ class Cooling:
     def go_on(
         self, first: int, last: int, steps: int, heat: tuple[float, float], sharpness: tuple[int, int] = SHARPNESS
     ) -> None:
-        """Steps `first` to `last` of as many as the cooling takes; heat: temperatures at its start and its end."""
+        """Make steps `first` to `last` of `steps` in the whole cooling; heat: temperatures at its start and its end."""
         call_compiled(compiled(CODE).anneal, self._arrays, first, last, steps, *heat, *sharpness)
 
 
@@ -231,7 +232,7 @@ class FlatOptions:
     """The options that tables are given at random, as arrays. usable: whether every table has one."""
 
     def keeping(self, mode: int) -> "FlatOptions":
-        """The same, where the table that is placed in this mode stays in it, in pieces of the widths that they have."""
+        """The same options, but the table that is placed in this mode keeps it, and the widths of its pieces."""
         sizes, modes, units = self.flat.before_options
         modes = modes.copy()
         modes[mode, KEPT] = 1
@@ -244,7 +245,7 @@ class FlatOptions:
         self.flat, problem = flat, flat.problem
         self.usable = bool(options.count.all())
         tried = options.tried[np.arange(options.tried.shape[1]) < options.count[:, None]]
-        piece = problem.options.piece[:, :PAIRS]  # only pinned tables have more, and keep the pieces of their start
+        piece = problem.options.piece[:, :PAIRS]  # only pinned tables have more, and they keep their pieces
         unit = flat.piece_unit[np.where(piece == NO_PIECE, -1, piece)]
         self.arrays = (
             _records(problem.options.mode, unit, problem.options.count[:, :PAIRS], options.near),
@@ -253,9 +254,9 @@ class FlatOptions:
 
 
 def _shared_units(units: Floats, steps: Ints) -> tuple[Ints, Ints]:
-    """(units that stay (V,), the place there of each (U,)), where modes with as many alike, side by side, share them.
+    """(units kept (V,), the index among them of each unit (U,)); modes with equal runs of units share them.
 
-    steps (M,): how many units each mode has, of those that come first; all others stay as they are.
+    steps (M,): number of free units of each mode, which come first; all other units are kept.
     """
     first, known, kept = 0, dict[bytes, int](), list[Ints]()
     place, size = np.empty(len(units), dtype=np.int64), 0
@@ -272,12 +273,12 @@ def _shared_units(units: Floats, steps: Ints) -> tuple[Ints, Ints]:
 
 
 def _fixed_modes(problem: Problem) -> Bools:
-    """Modes (M,) whose pieces move together, as they stay on one of several hosts."""
+    """Modes (M,) whose pieces move together, because they stay on one of several hosts."""
     return (problem.modes.type == _FIXED) & (problem.cluster.hosts > 1)
 
 
 def _free_modes(problem: Problem) -> Bools:
-    """Modes (M,) whose pieces may have any widths."""
+    """Modes (M,) whose pieces may have any width."""
     modes, free = problem.modes, np.zeros(len(problem.modes.table), dtype=bool)
     own = ~problem.legality.limited[modes.table]
     if problem.space.widths != "any":
@@ -291,19 +292,19 @@ def _free_modes(problem: Problem) -> Bools:
 
 
 def _shares(kinds: Sequence[float], returns: float, slowest: float) -> Floats:
-    """Cumulated shares of the kinds of changes, of which returns are the last; and where changes begin."""
+    """Cumulated shares of the kinds of changes, the last of which is returns; then `slowest`."""
     changes = np.cumsum(kinds)
     changes[-1] = 1.0
     return _floats([*((1 - returns) * changes), 1.0, slowest])
 
 
 def _filled_up(values: Floats, to: int) -> Floats:
-    """Numbers (N, n) with zeros behind each row, up to a multiple of `to`."""
+    """Numbers (N, n) with zeros added to each row, up to a multiple of `to`."""
     return _floats(np.pad(values, ((0, 0), (0, -values.shape[1] % to))))
 
 
 def _records(*columns: Ints | Bools) -> Ints:
-    """Integers (N, RECORD): each row has what belongs together, of columns (N,) or (N, n), and then zeros."""
+    """Integers (N, RECORD): each row holds a row of every column, (N,) or (N, n), and then zeros."""
     made = np.zeros((len(columns[0]), RECORD), dtype=np.int64)
     beside = np.column_stack(columns)
     made[:, : beside.shape[1]] = beside

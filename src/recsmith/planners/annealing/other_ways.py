@@ -1,9 +1,9 @@
-"""Other ways to place single tables of a plan that annealing found, which its own changes seldom lead to.
+"""Other options for single tables of an annealed plan, which annealing's own changes seldom lead to.
 
-A table that takes most of a rank's time in one piece costs less than in two, but first the rank would have to be
-emptied, and every change on the way there makes the step longer. The same goes for a table that covers a whole host. So
-a few tables are placed otherwise in the plan at hand, whatever that costs at first, and keep to it for one round, while
-everything else makes room for them. Then they are as free as all others.
+A table that takes most of a rank's time costs less in one piece than in two. But first the rank would have to be
+emptied, and every change on the way makes the step longer. The same holds for a table that covers a whole host. So a
+few tables are given another option, whatever that costs at first, and keep it for one round, while all other tables
+make room for them. After that they may change again like all others.
 
 Legend: T tables, O options, W ranks, N options that may be tried.
 """
@@ -24,16 +24,16 @@ from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import NO_PIECE
 from recsmith.sharding.coverage import by_target
 
-MOST_WAYS, AS_BEFORE = 7, 2  # plans with a table placed otherwise; and beside them, with all tables as before
-WAYS_OF_A_TABLE = 2  # at most
-WEIGHT = 0.3  # of what a table costs, that is taken off each of its ways: the heavier, the less annealing changes it
+MOST_WAYS, AS_BEFORE = 7, 2  # plans with one table changed; and copies of the plan with no table changed
+WAYS_OF_A_TABLE = 2  # other options of a table at most
+WEIGHT = 0.3  # share of a table's cost taken off its other options: annealing changes costly tables least
 WAY_ROUNDS = (Round(9, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 2))
 
 
 def other_ways(devices: DeviceState, relaxation: Relaxation, best: AnnealedPlan) -> list[AnnealedPlan]:
-    """The best plan of a search some times over, and plans in which one table is placed otherwise.
+    """Copies of the best plan of a search, and plans in which one table is placed in another way.
 
-    Such a table keeps to its option for a round. Empty where no table has another way. For cost models with planes.
+    Such a table keeps its option for a round. Empty if no table has another option. For cost models with planes.
     """
     ways = _OtherWays(devices, relaxation, best)
     found = list(islice(filter(None, map(ways.placed, ways.options())), MOST_WAYS))
@@ -41,7 +41,7 @@ def other_ways(devices: DeviceState, relaxation: Relaxation, best: AnnealedPlan)
 
 
 class _OtherWays:
-    """Other options for the tables of a plan. loads (W,): seconds of the pieces on each rank, each as if alone."""
+    """Other options for the tables of a plan. loads (W,): seconds of the pieces on each rank, each priced alone."""
 
     def __init__(self, devices: DeviceState, relaxation: Relaxation, best: AnnealedPlan) -> None:
         self.devices, self.relaxation, self.best = devices, relaxation, best
@@ -53,10 +53,10 @@ class _OtherWays:
         self.loads = self._loads_of(np.arange(len(self.plan.count)))
 
     def options(self) -> Iterator[int]:
-        """Options of a kind that their table does not have in the plan, those that promise most first.
+        """Options of another kind than their table's in the plan, the most promising first.
 
-        A kind is a fusion group, in one piece or in several. An option promises what the table costs less by it, and
-        more where the table is heavy.
+        A kind is a fusion group, in one piece or in several. The promise of an option is what it saves on the table,
+        plus a share of the table's cost, so that costly tables come first.
         """
         groups: Bools = self.used | ~groups_dominated_by_type(self.evaluator)
         tried, options = TriedOptions(self.devices, self.relaxation.within(groups)), self.problem.options
@@ -68,18 +68,18 @@ class _OtherWays:
         left = np.flatnonzero((kind != now[table]) & room & ~self.problem.legality.pinned[table])
         left = left[np.lexsort((seconds[left], kind[left], table[left]))]
         is_first = (np.diff(table[left], prepend=-1) != 0) | (np.diff(kind[left], prepend=-1) != 0)
-        left = left[is_first]  # the cheapest of each kind
+        left = left[is_first]  # keep the cheapest option of each kind
         promised = (1 + WEIGHT) * self._seconds_now()[table[left]] - seconds[left]
-        ways = np.zeros(len(self.plan.count), dtype=np.int64)  # given so far, of each table
+        ways = np.zeros(len(self.plan.count), dtype=np.int64)  # number of options yielded for each table so far
         for each in left[np.argsort(-promised, kind="stable")].tolist():
             ways[table[each]] += 1
             if ways[table[each]] <= WAYS_OF_A_TABLE:
                 yield int(own[each])
 
     def placed(self, option: int) -> AnnealedPlan | None:
-        """The plan with a table in an option, each piece on the quietest target, whether or not it fits the memory.
+        """The plan with a table in an option, each piece on the least loaded target, whether or not it fits the memory.
 
-        None where the table has not as many targets as the option has pieces.
+        Returns None if the table has fewer open targets than the option has pieces.
         """
         options, plan = self.problem.options, self.plan.copy()
         table, mode = int(options.table[option]), int(options.mode[option])
@@ -98,7 +98,7 @@ class _OtherWays:
     def _priced(self, own: Ints) -> tuple[Floats, Bools]:
         """What options (N,) cost the mean rank, with the groups that they would open, and whether their pieces fit.
 
-        Pieces that take longer than the step would not.
+        A piece does not fit if, with the pieces that are on all ranks, it would take longer than the step.
         """
         options, piece = self.problem.options, self.problem.options.piece[own]
         alone = np.where(piece == NO_PIECE, 0.0, self.flat.seconds[self.flat.piece_unit[piece]])
@@ -120,7 +120,7 @@ class _OtherWays:
         size = self.coverage[self.plan.mode[tables[row]]]
         first = self.plan.target[tables[row], slot] * size
         seconds = self.flat.seconds[self.plan.unit[tables[row], slot]]
-        more = np.zeros(self.world + 1)  # than on the rank before
+        more = np.zeros(self.world + 1)  # differences from each rank to the next, summed up below
         np.add.at(more, first, seconds)
         np.subtract.at(more, first + size, seconds)
         return np.add.accumulate(more)[: self.world]

@@ -1,8 +1,8 @@
 """Many plans side by side, and what a change to each of them costs: array operations for all plans together.
 
-A change touches cells, a cell being a fusion group on a rank: only their seconds are worked out again.
+A change touches cells; a cell is a fusion group on a rank. Only the seconds of touched cells are computed again.
 
-Legend: K plans, T tables, O options, P pieces of an option at most, N options tried of a table at most, W ranks, H
+Legend: K plans, T tables, O options, P the most pieces of an option, N the most options tried of a table, W ranks, H
 hosts, G fusion groups in reach, C cells of a change in one group (the ranks that it touches), F phases, k work terms.
 """
 
@@ -20,20 +20,19 @@ from recsmith.planners.search.smooth_max import smooth_norm
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding.coverage import covers, holds_tail
 
-MOST_TABLES = 300  # of a problem: a step changes one table of each plan, so of more tables each hardly ever changes
-MOST_NUMBERS = 4_000  # of a plan (ranks times groups times terms): steps of larger plans are slow
+MOST_TABLES = 300  # most tables: a step changes one table of each plan, so of more tables each hardly ever changes
+MOST_NUMBERS = 4_000  # most numbers of a plan (ranks times groups times terms): steps of larger plans are slow
 
 
-PAIRS = 2  # (piece, count) pairs of an option, but for pinned tables
+PAIRS = 2  # (piece, count) pairs of an option, except for pinned tables
 
 
 class AnnealingOptions(TriedOptions):
-    """Options that plans may hold.
+    """The options that plans may hold.
 
-    reached (O,): those that plans may hold besides the tried ones, as starts do.
-    size, group (O,): ranks that each piece covers, fusion group among those in reach.
-    wide, narrow (O,): its pieces, a number with neither terms nor bytes where there is none; first (O, P): which of
-    its pieces are wide ones.
+    reached (O,): the options that plans may hold, some of which only starts do. size, group (O,): ranks that each piece
+    covers; the option's fusion group, numbered among the groups in reach. wide, narrow (O,): the option's pieces, or a
+    number without terms and bytes if there is none; first (O, P): which of its pieces are wide ones.
     """
 
     def __init__(self, devices: DeviceState, relaxation: Relaxation) -> None:
@@ -45,7 +44,7 @@ class AnnealingOptions(TriedOptions):
         self.group, self.groups = np.searchsorted(groups, relaxation.option_group), len(groups)
         self.shared: Floats = devices.shared[groups]  # (G, F)
         self.size: Ints = problem.modes.coverage[options.mode]
-        empty = len(pieces.mode)  # stands for no piece
+        empty = len(pieces.mode)  # the number that stands for no piece
         both: Ints = np.where(options.piece == NO_PIECE, empty, options.piece)
         self.wide: Ints = both[:, 0]
         self.narrow: Ints = both[:, 1]
@@ -58,16 +57,16 @@ class AnnealingOptions(TriedOptions):
 
     @property
     def usable(self) -> bool:
-        """Whether every table has an option to try, and a plan is small enough to anneal."""
+        """Whether every table has an option to try, and plans are small enough to anneal."""
         return bool(self.count.all()) and self.numbers <= MOST_NUMBERS and self.suit(self.devices.problem)
 
     @staticmethod
     def suit(problem: Problem) -> bool:
-        """Whether a problem has few enough tables for annealing, and no table in pieces of three widths or more."""
+        """Whether a problem has few enough tables for annealing, and no table in pieces of more than two widths."""
         return len(problem.tables) <= MOST_TABLES and problem.options.piece.shape[1] == PAIRS
 
     def reaches(self, draft: Assignment) -> bool:
-        """Whether a draft's options are among those that plans may hold."""
+        """Whether plans may hold all options of a draft."""
         return bool(self.reached[draft.option].all())
 
 
@@ -76,7 +75,7 @@ class AnnealingOptions(TriedOptions):
 
 @dataclass
 class GroupChange:
-    """What a change does to one fusion group of each plan: group, count (K,) of pieces, and terms (K, C, k)."""
+    """The part of a change in one fusion group of each plan: group, count (K,) of added pieces, and terms (K, C, k)."""
 
     group: Ints
     count: Ints
@@ -85,10 +84,10 @@ class GroupChange:
 
 @dataclass
 class PopulationChange:
-    """A change to each plan: parts on the same ranks (K, C), the bytes that come to them, and which plans may take it.
+    """A change to each plan: parts on the same ranks (K, C), the bytes added to them, and which plans may take it.
 
-    tables: for each table (K,) that changes, its option (K,) and targets (K, P) afterwards. everywhere: the ranks are
-    all of them, in order.
+    tables: for each table (K,) that changes, its option (K,) and targets (K, P) afterwards. everywhere: whether the
+    ranks are all ranks, in order.
     """
 
     ranks: Ints
@@ -100,7 +99,7 @@ class PopulationChange:
     everywhere: bool = False
 
     def add(self, loads: Floats | Ints, more: Floats | Ints) -> None:
-        """Let loads (F, K, W) grow by `more` (F, K, C) on the ranks, of which two may be the same."""
+        """Add `more` (F, K, C) to loads (F, K, W) on the ranks of the change, of which two may be the same."""
         if self.everywhere:
             loads += more
             return
@@ -110,17 +109,17 @@ class PopulationChange:
 
 
 def terms_between(terms: Floats, sign: Ints) -> Floats:
-    """Terms (K, k) that leave one rank and come to another (K, 2, k); sign (2,): -1 for the rank that they leave."""
+    """Terms (K, 2, k) of a move from one rank to another, from terms (K, k); sign (2,): -1 at the rank it leaves."""
     return terms[:, None] * sign[:, None]
 
 
 def bytes_between(size: Ints, sign: Ints) -> Ints:
-    """Bytes (K,) that leave one rank and come to another (K, 2); sign (2,): -1 for the rank that they leave."""
+    """Bytes (K, 2) of a move from one rank to another, from bytes (K,); sign (2,): -1 at the rank it leaves."""
     return size[:, None] * sign
 
 
 def merged_parts(second: GroupChange, first: GroupChange) -> tuple[GroupChange, GroupChange]:
-    """Both parts; where they are of one group the last holds all of it, because `Population.take` keeps the last."""
+    """Both parts; if both are of one group, the last holds their sum, because `Population.take` keeps the last."""
     same = second.group == first.group
     terms = first.terms + np.where(same[:, None, None], second.terms, 0.0)
     other = GroupChange(second.group, np.where(same, 0, second.count), np.where(same[:, None, None], 0.0, second.terms))
@@ -132,9 +131,10 @@ def merged_parts(second: GroupChange, first: GroupChange) -> tuple[GroupChange, 
 
 @dataclass
 class ChangeEffect:
-    """What plans would be after a change: what `Population.take` needs of it.
+    """The state of each plan after a change, as `Population.take` needs it.
 
-    score: a smooth stand-in of the step; total: the step (K,), both in seconds. fits (K,): whether memory suffices.
+    score: a smooth approximation of the step; total: the step (K,), both in seconds. fits (K,): whether memory
+    suffices.
     """
 
     sums: tuple[Floats, ...]
@@ -151,8 +151,9 @@ class ChangeEffect:
 class Population:
     """Plans: options (K, T) and targets (K, T, P), and what every rank carries in each of them.
 
-    sums (K, G, W, k): terms. cells (F, K, G, W): their seconds. ranks (F, K, W): over all groups. free (K, W),
-    host_free (K, H): bytes. in_group (K, G): pieces. sharpness: power of the norm in the score; set it, then `refresh`.
+    sums (K, G, W, k): terms. cells (F, K, G, W): seconds of each cell. ranks (F, K, W): seconds over all groups. free
+    (K, W), host_free (K, H): bytes. in_group (K, G): pieces. sharpness: power of the norm in the score; after setting
+    it, call `refresh`.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class Population:
         self.cells, self.ranks, self.score, self.total = self._seconds()
 
     def _put(self, table: int) -> None:
-        """Add what a table puts on the ranks of each plan."""
+        """Add a table's terms, bytes and pieces to the ranks of each plan."""
         option = self.option[:, table]
         group = self.options.group[option]
         terms, device, host = self.on_ranks(option, self.target[:, table])
@@ -185,11 +186,11 @@ class Population:
         self.in_group[self.plans, group] += self.options.pieces[option]
 
     def refresh(self) -> None:
-        """Work out all seconds from the sums, which clears what rounding has left in them."""
+        """Compute all seconds from the sums again, which clears accumulated rounding errors."""
         self.cells, self.ranks, self.score, self.total = self._seconds()
 
     def _seconds(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """(cells, ranks, score, total) of the sums."""
+        """(cells, ranks, score, total) computed from the sums."""
         cells = self.devices.evaluator.loads(self.sums)
         ranks = cells.sum(axis=2)
         return cells, ranks, *self._priced(ranks, self.in_group)
@@ -197,7 +198,7 @@ class Population:
     def on_ranks(self, option: Ints, target: Ints) -> tuple[Floats, Ints, Ints | None]:
         """Terms (K, W, k) and bytes on device and host (K, W) of options (K,) on targets (K, P).
 
-        None for the host bytes where no piece of the problem has any.
+        The host bytes are None if no piece of the problem has any.
         """
         options = self.options
         size = options.size[option]
@@ -217,7 +218,7 @@ class Population:
         return np.asarray(terms), np.asarray(device), np.asarray(host) if options.on_hosts else None
 
     def try_(self, change: PopulationChange) -> ChangeEffect:
-        """What a change makes of each plan."""
+        """Compute the state of each plan after a change."""
         sums: list[Floats] = []
         cells: list[Floats] = []
         ranks, in_group = self.ranks.copy(), self.in_group.copy()
@@ -227,7 +228,7 @@ class Population:
         for part in change.parts:
             group = part.group[:, None]
             after = self.sums[plan, group, change.ranks] + part.terms
-            after *= (in_group[self.plans, part.group] > 0)[:, None, None]  # what rounding has left
+            after *= (in_group[self.plans, part.group] > 0)[:, None, None]  # clears rounding errors of empty groups
             seconds = self.devices.evaluator.loads(after)
             change.add(ranks, seconds - self.cells[:, plan, group, change.ranks])
             sums.append(after)
@@ -248,7 +249,7 @@ class Population:
         return free, self.host_free - self._per_host(on_ranks)
 
     def take(self, plans: Ints, change: PopulationChange, effect: ChangeEffect) -> None:
-        """Let plans change."""
+        """Apply a change to these plans."""
         for part, sums, cells in zip(change.parts, effect.sums, effect.cells, strict=True):
             place = plans[:, None], part.group[plans][:, None], change.ranks[plans]
             self.sums[place] = sums[plans]
@@ -262,20 +263,20 @@ class Population:
             self.option[plans, table[plans]], self.target[plans, table[plans]] = option[plans], target[plans]
 
     def copy(self, worse: Ints, better: Ints) -> None:
-        """Plans become what others are."""
+        """Replace the worse plans by copies of the better ones."""
         for each in (self.option, self.target, self.sums, self.free, self.host_free, self.in_group, self.score,
                      self.total):  # fmt: skip
             each[worse] = each[better]
         self.cells[:, worse], self.ranks[:, worse] = self.cells[:, better], self.ranks[:, better]
 
     def assignment(self, option: Ints, target: Ints) -> Assignment:
-        """A plan of options (T,) and targets (T, P)."""
+        """The assignment with options (T,) and targets (T, P)."""
         made = Assignment.of(self.devices.problem, option)
         made.target[:] = target[target != NOWHERE]
         return made
 
     def _priced(self, ranks: Floats, in_group: Ints) -> tuple[Floats, Floats]:
-        """(a smooth stand-in of the step, the step) (K,)."""
+        """(smooth approximation of the step, the step) (K,) in seconds."""
         common = matmul(in_group > 0, self.options.shared.sum(axis=1))
         norm, slowest = smooth_norm(ranks, self.sharpness)
         return norm.sum(axis=0) + common, slowest.sum(axis=0) + common
@@ -285,7 +286,7 @@ class Population:
 
 
 def _padded(draft: Assignment, most: int) -> Ints:
-    """Targets (T, P) of a draft's pieces, NOWHERE where a table has fewer."""
+    """Targets (T, P) of a draft's pieces, NOWHERE after the last piece of a table."""
     target = np.full((len(draft.option), most), NOWHERE)
     first = np.searchsorted(draft.table, np.arange(len(draft.option)))
     target[draft.table, np.arange(len(draft.table)) - first[draft.table]] = draft.target

@@ -1,11 +1,11 @@
-"""Annealing by array operations: many plans side by side change at random, for the worse too while it is hot.
+"""Annealing by array operations: many plans side by side change at random, and while they are hot also for the worse.
 
 One step changes every plan once: a piece moves, two pieces trade places, columns pass from one piece of a table to
-another, or a table is placed again. Half of the changes begin on a slowest rank. Changes for the worse are taken the
-less the colder it is (Metropolis); every now and then the dearest quarter of the plans gives way to copies of the
-cheapest, as in population annealing. For few devices.
+another, or a table is placed again. Half of the changes begin on a slowest rank. The colder the plans, the fewer
+changes for the worse are accepted (Metropolis). From time to time copies of the cheapest quarter of the plans replace
+the costliest quarter, as in population annealing. For few devices.
 
-Legend: K plans, T tables, P pieces of an option at most, W ranks, F phases.
+Legend: K plans, T tables, P the most pieces of an option, W ranks, F phases.
 """
 
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ from recsmith.planners.annealing.population import (
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.sharding.coverage import by_target
 
-MOST_PLANS, LEAST_PLANS = 128, 16  # side by side; trade-off: more meet more, and a step takes longer
-NUMBERS = 60_000  # loads of all plans (plans times AnnealingOptions.numbers): as many plans as give so many take part
+MOST_PLANS, LEAST_PLANS = 128, 16  # plans side by side; trade-off: more find better plans, but a step takes longer
+NUMBERS = 60_000  # loads of all plans (plans times AnnealingOptions.numbers), from which the number of plans follows
 HOT, COLD = 1e-2, 1e-4  # temperatures at start and end, as shares of a plan's cost
-BLUNT, SHARP = 24.0, 384.0  # powers of the loads whose norm is lowered, at start and end
-KINDS = (0.35, 0.25, 0.15, 0.25)  # how often a piece moves, two trade places, columns pass, a table is placed again
-GENERATION = 100  # steps after which the worst quarter gives way
+BLUNT, SHARP = 24.0, 384.0  # powers of the loads' norm that is minimized, at start and end
+KINDS = (0.35, 0.25, 0.15, 0.25)  # shares of changes: move a piece, swap two, pass columns, place a table again
+GENERATION = 100  # steps after which the worst quarter is replaced
 GUIDED = 0.5  # share of steps that change something on a slowest rank; the others keep the search from going in circles
-STAYING = 0.5  # share of tables placed again whose pieces stay where they can
-NOISE = 0.1  # relative deviation of the loads by which ranks are called least loaded, so that it is not always the same
+STAYING = 0.5  # share of tables placed again whose pieces keep their targets if they can
+NOISE = 0.1  # relative deviation of the loads that rank targets by load, so that no target is always first
 
 
 class Annealing:
-    """A population of plans that cools down. starts: where they begin, in turn.
+    """A population of plans that cools down. starts: the plans it begins from, in turn.
 
     best_s: seconds of the best plan met; it falls whenever `assignment` changes.
     """
@@ -58,7 +58,7 @@ class Annealing:
         self._note(population.total)
 
     def cool(self, first: int, last: int, steps: int) -> None:
-        """Steps `first` to `last` of as many as the cooling takes altogether."""
+        """Make the steps `first` to `last` of a cooling that has `steps` altogether."""
         for step in range(first, last):
             progress = step / steps
             if step % GENERATION == 0:
@@ -72,13 +72,13 @@ class Annealing:
         return self.population.assignment(*self.best)
 
     def _renew(self) -> None:
-        """Copies of the cheapest quarter take the place of the dearest."""
+        """Replace the costliest quarter of the plans by copies of the cheapest quarter."""
         self.population.refresh()
         order, quarter = np.argsort(self.population.score, kind="stable"), len(self.plans) // 4
         self.population.copy(order[-quarter:], order[:quarter])
 
     def _step(self, change: PopulationChange, heat: float) -> None:
-        """One random change to each plan, taken or not."""
+        """Try one random change of each plan, and apply it where it is accepted."""
         effect, score = self.population.try_(change), self.population.score
         if self.limited:
             change.legal = change.legal & self.changes.kept(change)
@@ -90,7 +90,7 @@ class Annealing:
         self._note(mine)
 
     def _note(self, total: Floats) -> None:
-        """Remember the best plan, by totals (K,)."""
+        """Remember the best plan, from totals (K,)."""
         plan = int(total.argmin())
         if total[plan] < self.best_s:
             self.best_s = float(total[plan])
@@ -101,7 +101,7 @@ class Annealing:
 
 
 class RandomChanges:
-    """Draws changes for all plans at once. A change that some plan may not take is marked so, not drawn again."""
+    """Draws a change for each plan at once. A change that a plan may not take is marked illegal, not drawn again."""
 
     def __init__(self, population: Population, options: AnnealingOptions, random: np.random.Generator) -> None:
         self.population, self.options, self.random = population, options, random
@@ -118,7 +118,7 @@ class RandomChanges:
                 assert legality.open is not None
                 some = np.flatnonzero(size == coverage)
                 open_: Bools = np.all(by_target(legality.open[table[some]], coverage), axis=-1)
-                last = open_.shape[1] - 1  # a change that is not legal anyway may name a rank for the piece of a host
+                last = open_.shape[1] - 1  # changes that are illegal anyway may name ranks as targets of hosts' pieces
                 there: Bools = open_[np.arange(len(some))[:, None], np.minimum(target[some], last)]
                 kept[some] &= (there | (target[some] == NOWHERE)).all(axis=1)
         return kept
@@ -126,7 +126,7 @@ class RandomChanges:
     # --- pieces -----------------------------------------------------------------------------------------------------
 
     def move_piece(self) -> PopulationChange:
-        """A piece of one rank goes to another."""
+        """Move a piece of one rank to another rank."""
         population, options = self.population, self.options
         table, place, piece = self._some_piece()
         option, target = population.option[self.plans, table], population.target[self.plans, table]
@@ -140,7 +140,7 @@ class RandomChanges:
         return PopulationChange(ranks, (part,), device, host, ((table, option, target),), legal)
 
     def swap_pieces(self) -> PopulationChange:
-        """Pieces of two tables trade places."""
+        """Let pieces of two tables trade places."""
         (one, mine, piece), (other, theirs, partner) = self._some_piece(), self._some_piece(guided=False)
         options, state = self.options, self.population
         option, target = state.option[self.plans, one], state.target[self.plans, one]
@@ -161,7 +161,7 @@ class RandomChanges:
         return PopulationChange(ranks, merged_parts(second, first), device, host, tables, legal)
 
     def _some_piece(self, *, guided: bool = True) -> tuple[Ints, Ints, Ints]:
-        """(a table of each plan, the place of one of its pieces, the piece); guided: often of a slowest rank."""
+        """(a table of each plan, the slot of one of its pieces, the piece); guided: often on a slowest rank."""
         state, plans = self.population, len(self.plans)
         if guided and self.random.random() < GUIDED:
             table, place = self._on_slowest()
@@ -176,7 +176,7 @@ class RandomChanges:
         return table, place, piece
 
     def _on_slowest(self) -> tuple[Ints, Ints]:
-        """(table, place of a piece) of the slowest rank of some phase, of each plan."""
+        """(a table, the slot of one of its pieces) on the slowest rank of some phase, for each plan."""
         ranks = self.population.ranks[self.random.integers(len(self.population.ranks))]
         here: Bools = self.population.target == ranks.argmax(axis=1)[:, None, None]  # (K, T, P)
         table = (here.any(axis=2) * (1 + self.random.random(here.shape[:2]))).argmax(axis=1)
@@ -184,17 +184,17 @@ class RandomChanges:
         return table, (places * (1 + self.random.random(places.shape))).argmax(axis=1)
 
     def _single(self, option: Ints) -> Bools:
-        """Whether each piece of an option may move by itself, from rank to rank."""
+        """Whether the pieces of an option may move by themselves, from rank to rank."""
         return (self.options.size[option] == 1) & ~self.options.together[option]
 
     def _may_meet(self, option: Ints, target: Ints, there: Ints) -> Bools:
-        """Whether a piece may go where others of its table may be."""
+        """Whether a piece may be placed where other pieces of its table may be."""
         return ~(self.options.apart[option] & (target == there[:, None]).any(axis=1))
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
     def shift_columns(self) -> PopulationChange:
-        """Columns pass between the pieces of a table, which stay where they are."""
+        """Pass columns between the pieces of a table, which keep their targets."""
         table, _, _ = self._some_piece()
         before = self.population.option[self.plans, table]
         option = self.options.near[before, self.random.integers(2, size=len(self.plans))]
@@ -202,7 +202,7 @@ class RandomChanges:
         return self._placed(table, option, target, (option != before) & self._lawful(option, target))
 
     def replace_table(self) -> PopulationChange:
-        """A table takes another of its options; pieces stay where they can, or all go to the least loaded ranks."""
+        """Give a table another of its options; pieces keep their targets if they can, or all get the least loaded."""
         options = self.options
         table, _, _ = self._some_piece()
         option = options.tried[table, self.random.integers(options.count[table])]
@@ -214,7 +214,7 @@ class RandomChanges:
         return self._placed(table, option, target, self._lawful(option, target))
 
     def _least_loaded(self, option: Ints) -> Ints:
-        """Targets (K, P) for the pieces of options: the least loaded, more or less."""
+        """Targets (K, P) for the pieces of options: the least loaded targets, with some noise."""
         load: Floats = self.population.ranks.sum(axis=0)  # (K, W)
         load = load * (1 + NOISE * self.random.standard_normal(load.shape))
         places = np.arange(self.options.most)
@@ -227,13 +227,13 @@ class RandomChanges:
         return target
 
     def _lawful(self, option: Ints, target: Ints) -> Bools:
-        """Whether no two pieces meet that may not."""
+        """Whether no two pieces that may not share a rank do so."""
         ordered = np.sort(target, axis=1)
         meet = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NOWHERE)).any(axis=1)
         return ~self.options.together[option] & ~(self.options.apart[option] & meet)
 
     def _placed(self, table: Ints, option: Ints, target: Ints, legal: Bools) -> PopulationChange:
-        """A table of each plan (K,) by another option (K,), on these targets (K, P)."""
+        """The change of a table (K,) in each plan to another option (K,) on these targets (K, P)."""
         options, before = self.options, self.population.option[self.plans, table]
         gone, freed, left = self.population.on_ranks(before, self.population.target[self.plans, table])
         come, taken, joined = self.population.on_ranks(option, target)

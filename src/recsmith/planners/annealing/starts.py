@@ -1,9 +1,9 @@
 """Where annealing begins: sets of fusion groups, first plans in each, and the options that tables are given at random.
 
-Every group in use costs launches and latencies, so a plan that uses others is many changes away, and annealing hardly
-ever gets there: it begins in several sets side by side instead.
+Every group in use costs launches and latencies, so a plan that uses other groups is many changes away, and annealing
+hardly ever reaches it. So annealing begins in several sets of groups side by side.
 
-Legend: G fusion groups, T tables, O options, N options tried of a table at most.
+Legend: G fusion groups, T tables, O options, N the most options tried of a table.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,26 +24,26 @@ from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import WIDTH_STEP
 
-FEW_GROUPS = 4  # up to which every set is tried
-LIMITS = (0.95, 0.7, 0.5, 1.3)  # times the bound: seconds of the largest piece that tables select under
-SELECTED_LIMITS = (0.95, 0.7, 0.5, 0.3, 0.2)  # the same, where tables keep to their groups
-TIE_PENALTY = 1e-3  # share of its seconds by which an option that spans the world counts as dearer than others
+FEW_GROUPS = 4  # number of groups up to which every set of them is tried
+LIMITS = (0.95, 0.7, 0.5, 1.3)  # times the bound: limits on the largest piece's seconds, under which tables select
+SELECTED_LIMITS = (0.95, 0.7, 0.5, 0.3, 0.2)  # the same, if tables keep to their groups
+TIE_PENALTY = 1e-3  # share of its seconds that is added to an option that spans the world, to break ties
 MOST_SETS = 16
-MOST_SPREADS = 4  # of the heaviest table's columns, in which annealing begins as well
-MANY_STARTS = 8  # up to which sets have a second first plan; trade-off: more make fewer long plans, and take longer
-PLACED = 400_000  # tables times devices of all first plans that are made; each takes about as long as these are many
-MOST_PIECES = 16  # of a table
-SPARE_PIECES = 4  # more than there are ranks: so many pieces of a table are tried at most
-OPTIONS_OF_A_KIND = 12  # tried of each fusion group and number of pieces of a table, the cheapest
-DEAREST = 3.0  # times the seconds of a table's cheapest option: dearer ones are not tried, but the lightest is
+MOST_SPREADS = 4  # spreads of the heaviest table's columns in which annealing also begins
+MANY_STARTS = 8  # starts up to which sets have a second plan; trade-off: more make fewer long plans, and take longer
+PLACED = 400_000  # tables times devices, summed over all first plans that are made; each takes time in proportion
+MOST_PIECES = 16  # pieces of a table
+SPARE_PIECES = 4  # a table is tried in at most this many more pieces than there are ranks
+OPTIONS_OF_A_KIND = 12  # cheapest options tried of each fusion group and number of pieces of a table
+DEAREST = 3.0  # times the seconds of a table's cheapest option: costlier options are not tried, except the lightest
 
 
 @dataclass(frozen=True)
 class Start:
     """A first plan: its seconds, the groups (G,) that annealing keeps to, and the plan.
 
-    barred (O,): options that it does not try, None for none. spread: whether it begins in a way to spread the heaviest
-    table's columns, and keeps to it.
+    barred (O,): options that annealing does not try, or None. spread: whether the plan begins with one spread of the
+    heaviest table's columns, and keeps that spread.
     """
 
     seconds: float
@@ -60,12 +60,12 @@ def starts_of(
     drafts: Sequence[tuple[float, Assignment]],
     keep_on: Callable[[], bool] = always,
 ) -> list[Start]:
-    """First plans, best first: the best draft of each set of groups that drafts use, and placements of our own.
+    """First plans, best first: the best draft of each set of groups that drafts use, and placements made here.
 
-    Where these are few, sets also have a second one, of other options: the best first plan may be one that annealing
-    does not get away from. Where two groups may cost less than one of both, a set also takes part with all groups that
-    others could replace; and since first plans then say little of what annealing makes of them, every second start is
-    of the set whose tables cost least, each at its cheapest.
+    If there are few, each set also gets a second plan, of other options, because annealing may not get away from the
+    best first plan. If two groups may cost less than one group with both their tables, each set is also tried with all
+    groups that others could replace. First plans then say little about what annealing makes of them, so every second
+    start is of the set whose tables cost least, each at its cheapest.
 
     keep_on: asked before each placement whether there is time for it.
     """
@@ -102,7 +102,7 @@ def starts_of(
 def _spread_starts(
     devices: DeviceState, relaxation: Relaxation, known: LowerBound, useful: Bools, keep_on: Callable[[], bool]
 ) -> Iterator[Start]:
-    """A first plan for each of the ways to spread the heaviest table's columns that the bound leaves open longest."""
+    """A first plan for each spread of the heaviest table's columns that the bound could rule out last."""
     heavy = heaviest_table(devices.evaluator, keep_on)
     options, placed = devices.problem.options, _Placed(devices)
     for mode, held in heavy.promising(MOST_SPREADS) if heavy is not None else ():
@@ -136,9 +136,9 @@ def selected_starts(
     devices: DeviceState, relaxation: Relaxation, known: LowerBound, total_s: float,
     keep_on: Callable[[], bool] = always,
 ) -> list[Start]:  # fmt: skip
-    """First plans, best first, whose tables keep to the groups that they select where the bound is lowest.
+    """First plans, best first, whose tables keep to the groups that they select in the branches of lowest bound.
 
-    total_s: of the best plan known, from which the largest pieces are limited.
+    total_s: seconds of the best plan known, from which the limit on the largest piece follows.
     """
     options, found, placed = devices.problem.options, list[Start](), _Placed(devices)
     for selection in known.selections:
@@ -158,14 +158,14 @@ def selected_starts(
 
 
 class _Placed:
-    """Candidates that are placed: many limits select the same options, which are placed once."""
+    """Candidates, each placed once: many limits select the same options."""
 
     def __init__(self, devices: DeviceState) -> None:
         self.devices = devices
         self._known: dict[bytes, tuple[float, Assignment | None]] = {}
 
     def of(self, relaxation: Relaxation, choice: Choice) -> tuple[float, Assignment | None]:
-        """What selected options become, and its seconds."""
+        """The placement of the selected options, and the seconds of its step."""
         key = choice.option.tobytes()
         if key not in self._known:
             self._known[key] = priced_candidate(self.devices, relaxation, choice)
@@ -173,12 +173,12 @@ class _Placed:
 
 
 def _in_turns(first: Sequence[Start], second: Sequence[Start]) -> list[Start]:
-    """Starts of two orders of the same ones in turns, each once."""
+    """Merge two orders of the same starts by taking from each in turn, each start once."""
     return list({id(each): each for pair in zip(first, second, strict=True) for each in pair}.values())
 
 
 def _least_seconds(relaxation: Relaxation, groups: Bools) -> float:
-    """Seconds of a step under which no plan of these groups (G,) may go: tables at their cheapest, evenly spread."""
+    """Seconds that no plan of these groups (G,) can undercut: each table at its cheapest, evenly spread over ranks."""
     evaluator, choice = relaxation.evaluator, relaxation.choose(SelectionLimits(groups=groups))
     if (choice.option == NO_PIECE).any():
         return np.inf
@@ -195,9 +195,9 @@ def _used(relaxation: Relaxation, draft: Assignment) -> Bools:
 
 
 def _sets(known: LowerBound, useful: Bools, more: Bools) -> Iterator[Bools]:
-    """Sets of the groups (G,) that a best plan may need: all of them, or those that the bound found promising.
+    """Sets of the groups (G,) that a best plan may need: all sets, or those that the bound found promising.
 
-    more (G,): groups with which each set takes part once again.
+    more (G,): groups that are added to each set to make a second one.
     """
     seen: set[bytes] = set()
     for groups in _listed(known, useful):
@@ -226,9 +226,10 @@ def _listed(known: LowerBound, useful: Bools) -> Iterator[Bools]:
 class TriedOptions:
     """The options that tables are given at random.
 
-    tried (T, N): each table's, repeated to fill up; count (T,): how many there are. pieces (O,): number of pieces.
-    near (O, 2): the next narrower and wider option of the same mode in as many pieces; the option itself at the ends.
-    together (O,): pieces that only move together; apart (O,): pieces of different widths may not share a rank.
+    tried (T, N): the options of each table, repeated to fill the row; count (T,): how many there are. pieces (O,):
+    number of pieces. near (O, 2): the next narrower and the next wider option of the same mode in as many pieces; the
+    option itself at the ends. together (O,): whether pieces only move together; apart (O,): whether pieces of different
+    widths may not share a rank.
     """
 
     def __init__(self, devices: DeviceState, relaxation: Relaxation) -> None:
@@ -250,7 +251,7 @@ class TriedOptions:
 
 
 def _worth_trying(relaxation: Relaxation, tried: Bools, pieces: Ints) -> Ints:
-    """Among options (O,) the cheapest of each table, group and number of pieces, and each table's lightest."""
+    """Among options (O,), the cheapest of each table, group and number of pieces, and the lightest of each table."""
     table, seconds = relaxation.problem.options.table, relaxation.option_seconds
     own = np.flatnonzero(tried)
     if not own.size:
@@ -270,7 +271,7 @@ def _worth_trying(relaxation: Relaxation, tried: Bools, pieces: Ints) -> Ints:
 
 
 def _neighbours(relaxation: Relaxation, tried: Ints, pieces: Ints) -> Ints:
-    """Options (O, 2) of the same mode and number of pieces whose first pieces are next in width, among those tried."""
+    """Tried options (O, 2) of the same mode and number of pieces whose first piece is the next narrower or wider."""
     problem = relaxation.problem
     near = np.repeat(np.arange(len(pieces))[:, None], 2, axis=1)
     width = problem.pieces.width[problem.options.piece[tried, 0]]

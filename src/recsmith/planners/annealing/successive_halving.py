@@ -1,7 +1,7 @@
-"""Compiled annealing of many plans side by side: each round cools the best of the last one again, for longer.
+"""Compiled annealing of many plans side by side: each round cools the best plans of the last one again, for longer.
 
-Plans begin in different sets of fusion groups (starts.py) and at two temperatures. They cool on threads of their
-own, as many as there are cores, and the outcome does not depend on how many these are.
+Plans begin in different sets of fusion groups (starts.py) and at two temperatures. They cool on threads, one per
+core at most, and the outcome does not depend on the number of threads.
 """
 
 import os
@@ -24,16 +24,16 @@ from recsmith.planners.annealing.starts import Start, TriedOptions
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Footprint
 
-STEPS, PIECE_STEPS = 50_000, 200  # of a first cooling: at least, and a piece of the best start
-AT_ONCE = 50_000  # steps between two questions whether to stop: 10 to 50 ms
-HEAT, CROWD = 0.28, 1.5  # the temperature at first is HEAT / devices ** CROWD: one rank of many changes the step less
-COLD = 0.01  # of it, at the end
+STEPS, PIECE_STEPS = 50_000, 200  # steps of a first cooling: at least, and for each piece of the best start
+AT_ONCE = 50_000  # steps between two checks whether to stop: 10 to 50 ms
+HEAT, CROWD = 0.28, 1.5  # the first temperature is HEAT / devices ** CROWD: one rank of many changes the step less
+COLD = 0.01  # temperature at the end, as a share of the first
 
 
 class Round(NamedTuple):
     """One round: how many of the best plans cool, at which shares of HEAT, and for how many times the first steps.
 
-    sharpness: of norms, at each of the heats, or at all.
+    sharpness: of norms, one for each of the heats, or one for all.
     """
 
     plans: int
@@ -43,27 +43,27 @@ class Round(NamedTuple):
 
 
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
-LATER_ROUNDS = (Round(12, (1.0,), 1), Round(4, (0.5,), 1), Round(2, (0.25,), 4))  # of their turns after the first
-SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
+LATER_ROUNDS = (Round(12, (1.0,), 1), Round(4, (0.5,), 1), Round(2, (0.25,), 4))  # of turns after the first
+SOME_PIECES, MANY_PIECES = 100, 300  # numbers of pieces above which problems take SOME_ROUNDS and LONG_ROUNDS
 SOME_ROUNDS = (Round(12, (8.0, 2.0), 1), Round(4, (1.0,), 2), Round(2, (0.5,), 4), Round(2, (0.5,), 8))
-SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
-BLUNT = 6, 7  # norms that begin blunter, and end as sharp: some problems end with much shorter steps, some with longer
-LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one steps are 0.1 to 0.9 % longer
+SOME_HEAT = 0.1  # first temperature of SOME_ROUNDS, times pieces: the more pieces, the less each changes the step
+BLUNT = 6, 7  # norms that begin blunter and end as sharp: some problems end with much shorter steps, some with longer
+LONG_ROUNDS = (  # for problems of many pieces; trade-off: without the last round, steps are 0.1 to 0.9 % longer
     Round(8, (1.0,), 1), Round(3, (2.0,), 2),
     Round(1, (0.5, 2.0), 8, (SHARPNESS, BLUNT)), Round(1, (0.5, 2.0), 16, (SHARPNESS, BLUNT)),
 )  # fmt: skip
-SPREAD_ROUNDS = (Round(12, (1.0,), 1), Round(3, (2.0, 1.0, 0.5), 2), Round(2, (0.5, 0.25), 4))  # where one table weighs
-BESIDE_SPREADS = 4  # starts beside those that begin in a spread of the heaviest table: they seldom end as low
-FAR, FAR_PIECES = 0.03, 600  # relative gap after two rounds, and most pieces, of problems that then have FAR_ROUND
+SPREAD_ROUNDS = (Round(12, (1.0,), 1), Round(3, (2.0, 1.0, 0.5), 2), Round(2, (0.5, 0.25), 4))  # if one table is costly
+BESIDE_SPREADS = 4  # starts besides those from a spread of the heaviest table; they seldom end as low
+FAR, FAR_PIECES = 0.03, 600  # relative gap after two rounds, and most pieces, of problems that then take FAR_ROUND
 FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6 % shorter, in twice the time
-FIRST_ROUNDS = 2  # of a turn: short ones, after which searches are compared
-ALIKE, SAME = 4, 1e-9  # best plans of a round that end a later turn where they take the same seconds, but for a share
-LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
-GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
-LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
-LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond which each makes for more steps
-# Devices from which on, above FAR_PIECES, so many changes begin at a slowest rank; steps there, as PIECE_STEPS and
-# LONG_STEPS: so many do as much.
+FIRST_ROUNDS = 2  # short rounds at the start of a turn, after which searches are compared
+ALIKE, SAME = 4, 1e-9  # this many best plans of a round with equal seconds, up to a share, end a later turn
+LONG_HEAT = 2e-4  # first temperature of LONG_ROUNDS for any number of devices: better than HEAT's on 64, 128 and 512
+GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # if two groups may cost less than one: more changes of groups
+LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # shares of changes for LONG_ROUNDS, as in KINDS
+LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps for LONG_ROUNDS; number of devices beyond which steps grow with it
+# From this many devices on, and above FAR_PIECES, this share of changes begins at a slowest rank. The steps below then
+# replace PIECE_STEPS and LONG_STEPS: fewer steps do as much.
 CROWDED, CROWDED_SLOWEST = 64, 15 / 16
 CROWDED_PIECE_STEPS, CROWDED_STEPS = 120, 140_000
 
@@ -72,8 +72,8 @@ CROWDED_PIECE_STEPS, CROWDED_STEPS = 120, 140_000
 class AnnealedPlan:
     """A plan that takes part: its seconds, the options that it may take, and the plan itself.
 
-    spread: whether it began in a way to spread the columns of the heaviest table; such ways do not compete too early.
-    first: options that it keeps to in its first round, instead of the others.
+    spread: whether it began with one spread of the heaviest table's columns; such plans do not compete too early.
+    first: options for its first round alone, which replace `options`.
     """
 
     seconds: float
@@ -84,12 +84,12 @@ class AnnealedPlan:
 
 
 class SuccessiveHalving:
-    """The rounds of one search. `run` may be called again: the next turn goes on from the best of the last.
+    """The rounds of one search. `run` may be called again: the next turn continues from the best plans of the last.
 
-    effort: how many times AT_ONCE steps the last round took, of all its plans together. unasked: how many turns are
-    worth their time where nobody asks for more. is_crowded: whether changes mostly begin where it is slow, and rounds
-    are so long that the last one is left to the better of two searches. is_short: whether pieces are so few that some
-    more rounds take little. has_long_rounds: whether the best plan cools for long in each turn.
+    effort: steps of the last round over all its plans, in units of AT_ONCE. unasked: number of turns that are worth
+    their time without a budget. is_crowded: whether most changes begin at a slowest rank, and rounds are so long that
+    only the better of two searches runs the last one. is_short: whether pieces are so few that some more rounds take
+    little time. has_long_rounds: whether the best plan cools for long in each turn.
     """
 
     rounds: tuple[Round, ...]
@@ -113,7 +113,7 @@ class SuccessiveHalving:
             if self.is_crowded:
                 self.steps, most, slowest = CROWDED_PIECE_STEPS * pieces, CROWDED_STEPS, CROWDED_SLOWEST
             self.steps = min(most, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
-            self.steps *= 2 if ranks > MANY_DEVICES else 1  # half of the work was not seen to do on more devices
+            self.steps *= 2 if ranks > MANY_DEVICES else 1  # on more devices, half of these steps did not suffice
         elif devices.linear_pieces is None:
             kinds = GROUP_KINDS
         self.flat = kept_for(
@@ -130,7 +130,7 @@ class SuccessiveHalving:
             flat, opened = self.flat, relaxation
             if start.barred is not None:
                 opened = relaxation.reopened(devices.problem.options.barred | start.barred)
-            if start.spread and start.barred is not None:  # the table whose columns are spread so keeps its widths
+            if start.spread and start.barred is not None:  # the table with the spread columns keeps its widths
                 free = any_widths & ~np.isin(devices.problem.modes.table, devices.problem.options.table[start.barred])
                 flat = FlatProblem(devices.evaluator, group_loads, any_widths=free, kinds=kinds, slowest=slowest)
             options = FlatOptions(flat, TriedOptions(devices, opened.within(start.groups)))
@@ -139,14 +139,14 @@ class SuccessiveHalving:
                 self.plans.append(AnnealedPlan(start.seconds, options, plan, start.spread))
 
     def another(self, plans: Sequence[AnnealedPlan], rounds: tuple[Round, ...]) -> "SuccessiveHalving":
-        """A search of the same problem from other plans, in rounds of its own that end as those of a later turn."""
+        """A search of the same problem from other plans, in its own rounds, which end like those of a later turn."""
         other = copy(self)
         other.plans, other.rounds, other.may_be_far = list(plans), rounds, False
         other.turn, other.steps = 1, self.steps // 2  # a turn has twice the steps of the one before
         return other
 
     def take(self, other: "SuccessiveHalving") -> None:
-        """Go on from the best plan of another search of the same problem, where it is shorter than all of these."""
+        """Adopt the best plan of another search of the same problem, if it is better than all plans of this one."""
         if other.plans and self.plans and other.plans[0].seconds < self.plans[0].seconds:
             self.plans = [other.plans[0], *self.plans]
 
@@ -154,12 +154,12 @@ class SuccessiveHalving:
         self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool],
         rivals: Iterable[Sequence[AnnealedPlan]] = (),
     ) -> None:  # fmt: skip
-        """All rounds, each turn with twice the steps; hear(plan) gets the best after a round, and may end it.
+        """Run the rounds, each turn with twice the steps; hear(plan) gets a round's best plan and may end the turn.
 
-        After a turn that found nothing better than its first round did, the next one is no longer worth its time.
+        After a turn that found nothing better than its first round did, the next turn is no longer worth its time.
 
-        keep_on: asked now and then whether to go on; what has cooled by then counts. rivals: for each round after
-        FIRST_ROUNDS, plans of other searches that take part in it; looked for when it begins.
+        keep_on: asked now and then whether to continue; the best so far is kept. rivals: for each round after
+        FIRST_ROUNDS, plans of other searches that take part in it; the iterator is advanced when that round begins.
         """
         for _ in self.in_rounds(hear, keep_on, rivals):
             pass
@@ -168,7 +168,7 @@ class SuccessiveHalving:
         self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool],
         rivals: Iterable[Sequence[AnnealedPlan]] = (),
     ) -> Iterator[None]:  # fmt: skip
-        """The same, one round after the other."""
+        """Run the rounds, and yield after each of them."""
         plans, found_s, others = self.plans, np.inf, iter(rivals)
         for number, each in enumerate(self._rounds()):
             joining = next(others, ()) if number >= FIRST_ROUNDS else ()
@@ -185,7 +185,7 @@ class SuccessiveHalving:
         self.turn += 1
 
     def _rounds(self) -> Iterator[Round]:
-        """The rounds of a turn; what is far from the bound after two has another, longer one."""
+        """The rounds of a turn; if the plan is far from the bound after two rounds, a longer one replaces the rest."""
         rounds = LATER_ROUNDS if self.turn and self.rounds in (ROUNDS, SPREAD_ROUNDS) else self.rounds
         yield from rounds[:FIRST_ROUNDS]
         is_far = self.may_be_far and self.plans[0].seconds > self.bound_s * (1 + FAR)
@@ -194,7 +194,7 @@ class SuccessiveHalving:
     def _cooled(
         self, plans: Sequence[AnnealedPlan], each: Round, number: int, keep_on: Callable[[], bool]
     ) -> list[AnnealedPlan]:
-        """What plans became in a round, best first."""
+        """The plans after a round of cooling, best first."""
         steps = each.times * self.steps * 2**self.turn
         ways = list(zip(each.heats, cycle(each.sharpness), strict=False))
         jobs = [
@@ -214,17 +214,17 @@ class SuccessiveHalving:
         return _spreads_first(sorted(found, key=lambda annealed: annealed.seconds))
 
     def _seeds(self, number: int, way: int, plans: int) -> list[int]:
-        """A seed for each plan; those of the first stay the same however many follow: a limit of time may cut them."""
+        """A seed for each plan; a plan's seed does not depend on how many follow, because a time limit may cut them."""
         return np.random.SeedSequence((self.seed, self.turn, number, way)).generate_state(plans).tolist()
 
 
 def _are_alike(plans: Sequence[AnnealedPlan]) -> bool:
-    """Whether the best of a round's plans, all of which cooled for themselves, take the same seconds."""
+    """Whether the best plans of a round, which cooled independently, take the same seconds."""
     return len(plans) >= ALIKE and plans[ALIKE - 1].seconds <= plans[0].seconds * (1 + SAME)
 
 
 def _spreads_first(plans: Sequence[AnnealedPlan]) -> list[AnnealedPlan]:
-    """The best plan of each spread first, then all others; each of them best first."""
+    """The best plan of each spread first, then all other plans; both best first."""
     first = {id(each.options): each for each in reversed(plans) if each.spread}
     return [*(each for each in plans if first.get(id(each.options)) is each),
             *(each for each in plans if first.get(id(each.options)) is not each)]  # fmt: skip
@@ -234,10 +234,10 @@ def halving_of(
     devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int, *, bound_s: float = 0.0,
     any_widths: bool = True, keep_on: Callable[[], bool] = always,
 ) -> SuccessiveHalving | None:  # fmt: skip
-    """The search; None for a cost model that compiled code does not know, and without a usable start.
+    """The search; None for a cost model that the compiled code does not support, or without a usable start.
 
-    bound_s: seconds that no plan goes below. any_widths: whether pieces may have widths that no option of the problem
-    has. keep_on: asked after the first start whether there is time for another.
+    bound_s: lower bound on the seconds of any plan. any_widths: whether pieces may have widths that no option of the
+    problem has. keep_on: asked after the first start whether there is time for another.
     """
     group_loads = devices.compiled_loads
     if group_loads is None or not starts:
@@ -251,7 +251,7 @@ def halving_of(
 def cool(
     annealed: AnnealedPlan, heat: float, sharpness: tuple[int, int], steps: int, seed: int, keep_on: Callable[[], bool]
 ) -> AnnealedPlan:  # fmt: skip
-    """The best plan that an annealed plan becomes while it cools; as far as it gets."""
+    """Cool a plan and return the best plan met, also if `keep_on` ends the cooling early."""
     options = annealed.first or annealed.options
     cooling = Cooling(options.flat, options, annealed.plan, seed)
     for first in range(0, steps, AT_ONCE):

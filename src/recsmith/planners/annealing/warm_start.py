@@ -1,9 +1,9 @@
-"""Compiled annealing from a plan that runs, which moves no more bytes than it may.
+"""Compiled annealing from a running plan, which moves no more bytes than it may.
 
-Unlike successive_halving.py, which begins hot and leaves no piece where it was, it goes on from one plan. Every byte
-that moves has a price, so that a table which gains little goes back to where it was; then the price falls. Bytes are
-counted as plans/diff.py does, or a little more: of tables whose new placement has pieces of another kind (of ranks, of
-hosts, of all ranks) all bytes count.
+Unlike successive_halving.py, which begins hot and moves every piece, this continues from one plan. Every byte that
+moves has a price, so that a table which gains little returns to where it was; then the price falls. Bytes are counted
+as in plans/diff.py, or slightly above: if the new pieces of a table are of another kind (of ranks, of hosts, of all
+ranks), all of its bytes count.
 
 Legend: T tables, M modes, U units, S slots for the pieces of a table.
 """
@@ -30,15 +30,15 @@ from recsmith.sharding import TYPE_NAMES
 
 COPIES = "data_parallel"
 
-RETURNS = 0.02  # of all changes: a table returns to where it was
+RETURNS = 0.02  # share of changes that return a table to where it was
 
 
 @dataclass(frozen=True)
 class OriginalPlacements:
-    """What devices hold: old placements of tables whose weights stay, by name, and how many bytes of them may move.
+    """What devices hold: old placements of the tables that keep their weights, by name, and how many bytes may move.
 
-    sizes: bytes of weights of all tables that stay. legal: names of those that may be placed as they were. world:
-    number of the old devices.
+    sizes: bytes of weights of each such table. legal: names of tables that may be placed as they were. world: number of
+    the old devices.
     """
 
     placements: Mapping[str, Placement]
@@ -49,16 +49,16 @@ class OriginalPlacements:
 
     @classmethod
     def of(cls, old: Plan, sizes: Mapping[str, int], legal: frozenset[str], most_moved: int) -> "OriginalPlacements":
-        """Where a plan has the tables whose bytes `sizes` says."""
+        """The placements in a plan of the tables that `sizes` names."""
         placements = {each.table: each for each in old.placements if each.table in sizes}
         return cls(placements, sizes, legal, old.cluster.world_size, most_moved)
 
     def beyond(self, tables: Iterable[str]) -> Bools:
-        """Which of these tables (T,) are too large to move whole."""
+        """Which of these tables (T,) are too large to be moved whole."""
         return np.array([self.sizes.get(name, 0) > self.most_moved for name in tables])
 
     def flat(self, flat: FlatProblem, price: float) -> FlatOriginals:
-        """The same as arrays, in the order of the compiled code. price: of all that may move, in steps."""
+        """The placements as arrays, in the order of the compiled code. price: of all bytes that may move, in steps."""
         limits = np.array([self.most_moved], dtype=np.int64), np.array([price])
         return FlatOriginals((*self._arrays(flat), *limits), RETURNS)
 
@@ -93,7 +93,7 @@ class OriginalPlacements:
 
 
 class CoolingTurn(NamedTuple):
-    """One cooling: its temperature at first, and what all bytes that may move cost, as shares of the step."""
+    """One cooling: its first temperature, and the cost of all bytes that may move, both as shares of the step."""
 
     heat: float
     price: float
@@ -101,9 +101,9 @@ class CoolingTurn(NamedTuple):
 
 COOL = (CoolingTurn(2e-4, 1e-2), CoolingTurn(1e-4, 1e-3))
 RUNS = (COOL, (CoolingTurn(2e-3, 1e-2), *COOL))  # plans that cool side by side: the second also leaves poor starts
-STEPS, PIECE_STEPS = 50_000, 12_000  # of a turn: at least, and a piece of the start
-FEW_PIECES = 1_000  # of the start, up to which a third plan cools, from the fresh one; trade-off: half as long again
-MOST_STEPS = 24_000_000  # trade-off: 36 or more made steps of 3,000 and 10,000 tables 0.2 to 0.7 % longer than 12 did
+STEPS, PIECE_STEPS = 50_000, 12_000  # steps of a turn: at least, and for each piece of the start
+FEW_PIECES = 1_000  # pieces of the start up to which a third plan cools, from the fresh one; takes half as long again
+MOST_STEPS = 24_000_000  # trade-off: 36 million and more made steps of 3,000 and 10,000 tables 0.2 to 0.7 % longer
 
 
 def anneal_warm(
@@ -112,12 +112,14 @@ def anneal_warm(
 ) -> Footprint | None:  # fmt: skip
     """The best plan found that fits the memory and moves no more than `originals` allows; the start may do neither.
 
-    fresh: a plan as if nothing were placed. What runs may be all in one fusion group, out of which single changes do
-    not pay: so its groups are open, too, and one of the plans that cool begins there. To a table that may not move
-    whole, and that the fresh plan splits otherwise, all groups are open: of columns a part may move.
-    None where none was found, without compiled code, and for cost models and constraints that it does not know.
-    keep_on: asked now and then whether to go on; what has cooled by then counts. The outcome does not depend on the
-    number of cores. Cost: tens of seconds for thousands of tables.
+    fresh: a plan made as if nothing were placed. The running plan may be all in one fusion group, which single changes
+    do not leave because none of them pays. So the fresh plan's groups are open too, and one of the cooling plans begins
+    there. A table that may not move whole, and that the fresh plan splits differently, may use all groups, because part
+    of its columns may move. keep_on: asked now and then whether to continue; the best so far is kept. The outcome does
+    not depend on the number of cores. Cost: tens of seconds for thousands of tables.
+
+    Returns None if no such plan was found, without compiled code, and for cost models and constraints that the compiled
+    code does not support.
     """
     devices = DeviceState(evaluator)
     group_loads = devices.compiled_loads if is_compiled() else None
@@ -152,9 +154,9 @@ def _modes(problem: Problem, footprint: Footprint) -> Ints:
 
 
 def _tried(evaluator: Evaluator, devices: DeviceState, modes: Ints, stuck: Bools) -> TriedOptions:
-    """Options of the groups that pieces of these modes use; of all where a table has none of those.
+    """Options of the groups that pieces of these modes use; of all groups if a table has no option in those.
 
-    stuck (T,): tables that may not get where they should, for which all groups are open.
+    stuck (T,): tables that may be unable to move to where they should be; all groups are open for them.
     """
     relaxation = shared_relaxation(evaluator, first_bound(evaluator).linear)
     used: Bools = np.zeros(evaluator.groups, dtype=bool)
@@ -168,7 +170,7 @@ def _run(
     flat: FlatProblem, options: FlatOptions, plan: FlatPlan, turns: list[tuple[float, FlatOriginals]], steps: int,
     seed: int, keep_on: Callable[[], bool],
 ) -> tuple[float, FlatPlan]:  # fmt: skip
-    """The best plan of all turns, each from the best of the last; infinite seconds where none may be kept."""
+    """The best plan of all turns, each from the best of the turn before; infinite seconds if no plan may be kept."""
     best_s, best = np.inf, plan
     seeds = np.random.SeedSequence((seed, len(turns))).generate_state(len(turns)).tolist()
     for (heat, originals), own in zip(turns, seeds, strict=True):

@@ -1,4 +1,4 @@
-"""Annealing in planner auto: turns that each take longer than the last, compiled where that is possible."""
+"""Annealing in planner auto: turns, each longer than the last; in compiled code if possible."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,15 +30,15 @@ from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.auto.last_turns import WIDE_GAP, LastTurns
 from recsmith.problems import Footprint
 
-FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
-LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
-SELECTED_GAP = 5e-3  # relative gap above which a turn begins in what tables select where the bound is lowest
+FEW_CELLS = 4_000  # tables times devices up to which two turns are taken even without a budget
+LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # steps of array operations: at least, per table, and at most
+SELECTED_GAP = 5e-3  # relative gap above which a turn begins from what tables select in the branches of lowest bound
 BEHIND = 5e-3  # relative gap between two searches after FIRST_ROUNDS beyond which the worse of both ends
-AT_ONCE = 20  # steps of them between two checks of the budget
+AT_ONCE = 20  # steps of array operations between two checks of the budget
 
 
 class AnnealingTurns:
-    """Annealing from the best drafts of a search, which keeps what is found."""
+    """Annealing from the best drafts of a search, which keeps the best plan found."""
 
     def __init__(self, stopping: StoppingRule, drafts: Drafts, known: LowerBound) -> None:
         self.stopping, self.drafts, self.known = stopping, drafts, known
@@ -48,7 +48,7 @@ class AnnealingTurns:
         self._bound: Future[LowerBound] = Future()
 
     def insist(self) -> None:
-        """Anneal however little it may gain: there is a budget to be spent."""
+        """Anneal however little it may gain, because there is a budget to spend."""
         self.insisted = True
         if vars(self).get("halving", self) is None:
             del self.halving
@@ -60,16 +60,16 @@ class AnnealingTurns:
 
     @property
     def lacks_compiler(self) -> bool:
-        """Whether compiled code would anneal the problem, had the package been built with a C compiler."""
+        """Whether compiled code would anneal the problem if the package had been built with a C compiler."""
         if is_compiled() or not self.drafts.starts or not self._may_gain:
             return False
         return self.devices.compiled_loads is not None
 
     @contextmanager
     def tightening(self, keep_on: Callable[[], bool]) -> Generator[None]:
-        """Have the bound tightened on a thread of its own, beside drafts and the first turns.
+        """Tighten the bound on a thread of its own while drafts and the first turns run.
 
-        keep_on: asked now and then whether to go on with it.
+        keep_on: asked now and then whether to continue tightening.
         """
         over, evaluator = Event(), self.devices.evaluator
         with ThreadPoolExecutor(1) as pool:
@@ -83,10 +83,10 @@ class AnnealingTurns:
                 raise
 
     def first_turns(self) -> bool:
-        """One turn or two, while the bound is tightened; False where nothing could be done."""
-        self._heavy.result()  # starts ask for it, too
+        """Take one turn or two while the bound is tightened; returns False if no turn was possible."""
+        self._heavy.result()  # starts need it, too
         if not self.is_compiled:
-            self._bound.result()  # array operations on two threads would wait for each other in turn
+            self._bound.result()  # else array operations on two threads would wait for each other
         begun = self.turn()
         if begun and self.suffices and not self.stopping.reached:
             self._second_turn()
@@ -97,7 +97,7 @@ class AnnealingTurns:
         self.stopping.bound_s = self._bound.result().bound.value_s or 0.0
 
     def selected_turn(self) -> bool:
-        """A turn from what tables select where the bound is lowest, unless such plans have taken part in the first."""
+        """A turn from what tables select in the branches of lowest bound, unless such plans joined the first turn."""
         if self.halving is None or self.halving.is_crowded:
             return False
         other = self._selected()
@@ -110,9 +110,9 @@ class AnnealingTurns:
         return True
 
     def gathered_turn(self) -> bool:
-        """A turn from plans in which pieces that cover hosts are gathered on few, where the plan is far from the bound.
+        """A turn from plans that gather pieces of whole hosts on few hosts, if the best plan is far from the bound.
 
-        It begins in what tables select where the bound is lowest, and in the groups that they have in the best plan.
+        It begins from what tables select in the branches of the lowest bound, and from their groups in the best plan.
         """
         if self.halving is None or not self.halving.is_short or not self._is_far:
             return False
@@ -128,7 +128,7 @@ class AnnealingTurns:
 
     @property
     def _is_far(self) -> bool:
-        """Whether the best plan is so far from the bound that it is worth more turns."""
+        """Whether the best plan is so far from the bound that more turns are worth their time."""
         return self._keep_on() and self.search.total_s > self.stopping.bound_s * (1 + WIDE_GAP)
 
     @property
@@ -141,14 +141,14 @@ class AnnealingTurns:
         return groups
 
     def last_turns(self) -> bool:
-        """Turns from the best plan, where that is still far from the bound."""
+        """Turns from the best plan, if it is still far from the bound."""
         return self.halving is not None and LastTurns(self.stopping, self.drafts, self.halving, self._hear).work()
 
     def _selected_rivals(self) -> Iterator[Sequence[AnnealedPlan]]:
-        """The best plan of such a search, for the third and the last round of the first turn, which are long.
+        """Yield the best plan of a search from the bound's selections to the third and last round of the first turn.
 
-        Of two searches that are far apart after the first rounds, only the better one has them. Others have the third
-        round each, and the better of both the last.
+        Both rounds are long. If the two searches are far apart after the first rounds, only the better one runs them.
+        Otherwise each runs the third round, and the better of both runs the last.
         """
         self._await_bound()
         other = self._selected() if self._keep_on() else None
@@ -167,9 +167,9 @@ class AnnealingTurns:
         return other.plans[0].seconds > self.search.total_s * (1 + BEHIND)
 
     def _selected(self) -> SuccessiveHalving | None:
-        """Annealing from what tables select where the bound is lowest; None where the plan is near the bound.
+        """Annealing from what tables select in the branches of the lowest bound; None if the plan is near the bound.
 
-        Plans that place some tables in other groups are many changes away, so annealing seldom gets there by itself.
+        Plans that place some tables in other groups are many changes away, so annealing seldom reaches them by itself.
         """
         known = lower_bound(self.devices.evaluator)
         if self.search.total_s <= self.stopping.bound_s * (1 + SELECTED_GAP):
@@ -180,23 +180,23 @@ class AnnealingTurns:
 
     @property
     def suffices(self) -> bool:
-        """Whether it is compiled, and no constraint between tables asks for local search, which adds nothing to it."""
+        """Whether annealing is compiled and no constraint between tables needs local search as well."""
         return self.is_compiled and not self.devices.legality.groups
 
     def _second_turn(self) -> None:
-        """Another turn, where it may still gain and two take about a second at most.
+        """Take another turn if it may still gain and two turns take about a second at most.
 
-        The bound, which takes as long, may come to say that it gains nothing; waiting for it would take longer.
+        The bound may turn out to show that this turn gains nothing, but waiting for the bound would take longer.
         """
         quick = self.stopping.size <= FEW_CELLS and self.halving is not None and self.turns < self.halving.unasked
         if quick and not self.stopping.near_bound(self.search.total_s):
             self.turn()
 
     def turn(self) -> bool:
-        """The next turn, twice as long as the one before; False where nothing could be done."""
+        """The next turn, twice as long as the one before; returns False if no turn was possible."""
         if self.halving is not None:
             joins = self.halving.is_crowded and self.turns == 0 and self.suffices
-            joins = joins and has_selections(self.devices.problem)  # else all would wait for the bound in vain
+            joins = joins and has_selections(self.devices.problem)  # otherwise all would wait for the bound in vain
             self.halving.run(self._hear, self._keep_on, self._selected_rivals() if joins else ())
         elif not self._anneal():
             return False
@@ -205,20 +205,20 @@ class AnnealingTurns:
 
     @cached_property
     def halving(self) -> SuccessiveHalving | None:
-        """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
+        """The compiled annealing; None if the package or the cost model has none, or if it can gain little."""
         if not is_compiled() or not self._may_gain:
             return None
-        if self.devices.compiled_loads is None:  # before starts, which take time
+        if self.devices.compiled_loads is None:  # checked before starts are made, because they take time
             return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         relaxation = self.drafts.relaxation
         return self._halving_from(starts_of(self.devices, relaxation, self.known, drafts, self._keep_on))
 
     def _halving_from(self, starts: list[Start]) -> SuccessiveHalving | None:
-        """Compiled annealing from these starts; None without a usable one."""
+        """Compiled annealing from these starts; None if none of them is usable."""
         return halving_of(
             self.devices, self.drafts.relaxation, starts, self.drafts.seed, bound_s=self.stopping.bound_s,
-            any_widths=not self.devices.legality.groups,  # mending places tables by their options
+            any_widths=not self.devices.legality.groups,  # mending uses only the options' widths
             keep_on=self._keep_on,
         )  # fmt: skip
 
@@ -227,12 +227,12 @@ class AnnealingTurns:
 
     @property
     def _may_gain(self) -> bool:
-        """Whether annealing is worth its time: many tables whose costs add up are placed well by candidates alone."""
+        """Whether annealing is worth its time: for many tables with additive costs, candidates are near the best."""
         many = self.devices.evaluator.additive and self.stopping.size > FEW_CELLS
         return self.insisted or not (many or self.stopping.near_bound(self.search.total_s))
 
     def _hear(self, footprint: Footprint) -> bool:
-        """Count a round's best plan, and an iteration for each of the equal parts that its work is made of."""
+        """Count a round's best plan, and one iteration for each equal part of its work; returns whether to stop."""
         self.search.try_(footprint)
         for _ in range(1, self.halving.effort if self.halving else 1):
             if self.stopping.reached:
@@ -247,7 +247,7 @@ class AnnealingTurns:
         return AnnealingOptions(self.devices, self.drafts.relaxation)
 
     def _anneal(self) -> bool:
-        """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain."""
+        """Cool many plans down together; returns False if a step would take long or little can be gained."""
         problem, seed = self.devices.problem, self.drafts.seed + self.turns
         near = self.stopping.near_bound(self.search.total_s) and not self.insisted
         if near or not AnnealingOptions.suit(problem):
@@ -258,7 +258,7 @@ class AnnealingTurns:
             return False
         annealing = Annealing(self.devices, options, starts, seed)
         steps = min(MOST_STEPS, LEAST_STEPS + STEPS * len(problem.tables)) * 2**self.turns
-        priced, total = np.inf, np.inf  # what annealing said of its best plan when that was priced, and its price
+        priced, total = np.inf, np.inf  # annealing's seconds for its best plan when that was priced, and the price
         for first in range(0, steps, AT_ONCE):
             annealing.cool(first, min(first + AT_ONCE, steps), steps)
             if annealing.best_s < priced:

@@ -1,4 +1,4 @@
-"""Drafts: whole plans that quick members of the default planner's team find, and slower members go on from."""
+"""Drafts: whole plans from the quick members of the default planner's team, from which slower members continue."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -16,20 +16,20 @@ from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.search.placement import mended_draft, place_and_repair, place_in_fewest_pieces
 
 MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them, with at least as many plans
-DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find more, cost more time
-QUICK = 4_000  # tables times devices up to which other planners take part; beyond, they take too long for what they add
-LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # candidates placed: DRAFT_WORK over the number of tables
-LARGE_DRAFTS = 6  # complete ones of large problems that compiled code anneals, which gains more in the time of others
-VAST_DRAFTS = 3  # complete ones of vast problems, each of which takes a second or more; later ones were no better
-FAR = 2.0  # times the bound: mean seconds of a rank beyond which a candidate is tried last
-DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; with other widths of sequences
+DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find better plans, cost more time
+QUICK = 4_000  # most tables times devices for which other planners take part; on more they take long and gain little
+LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # candidates placed: DRAFT_WORK / tables, within limits
+LARGE_DRAFTS = 6  # complete drafts of large problems, if compiled annealing follows: it gains more than further drafts
+VAST_DRAFTS = 3  # complete drafts of vast problems; each takes a second or more, and later ones were no better
+FAR = 2.0  # times the bound: if a candidate costs the mean rank more seconds, it is tried last
+DRAWS, FEW_DRAWS = 200, 40  # draws of light options if nothing found room; draws with other sequence widths
 
 
 class Drafts:
-    """The members that draft. search keeps the best plan; starts are the best drafts, best first.
+    """The members that draft. search keeps the best plan, starts the best drafts, best first.
 
-    starts: seconds, a number that settles ties, and the draft. finished: the names of members that did their part are
-    added to it.
+    starts: seconds, a number that breaks ties, and the draft. finished: names of members that did their part, to which
+    drafting members are added.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Drafts:
         self.starts: list[tuple[float, int, Assignment]] = []
 
     def work(self) -> bool:
-        """Candidates first, then other planners where they are quick; False where the plan is already good enough."""
+        """Candidates first, then other planners if they are quick; False if the plan is already good enough."""
         others = (("ldm", self._ldm), ("neuroshard", self._neuroshard)) if self._quick else ()
         for name, member in (("candidates", self._candidates), ("cost_greedy", self._greedy), *others):
             if self.search.best is not None and self.stopping.reached:
@@ -59,7 +59,7 @@ class Drafts:
     def keep(self, draft: Assignment | None, total_s: float | None = None) -> None:
         """Count a draft (None for one that found no room), and keep it as a start if it is among the best.
 
-        total_s: its seconds, where they are known; otherwise it is priced here, once.
+        total_s: its seconds, if they are known; otherwise the draft is priced here, once.
         """
         if draft is not None and not self.problem.legality.holds(draft.footprint(self.problem)):
             draft, total_s = mended_draft(self.evaluator, draft.footprint(self.problem)), None
@@ -74,11 +74,11 @@ class Drafts:
 
     @property
     def _is_annealed(self) -> bool:
-        """Whether compiled annealing goes on from the drafts."""
+        """Whether compiled annealing continues from the drafts."""
         return is_compiled() and self.devices.compiled_loads is not None
 
     def _candidates(self) -> bool:
-        """What tables select under the limits that the bound found promising, placed longest first."""
+        """Place, longest first, what tables select under the limits that the bound found promising."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
         enough = VAST_DRAFTS if self.stopping.is_vast else most
         if self._is_annealed and not self._quick and not self.evaluator.additive:
@@ -90,9 +90,9 @@ class Drafts:
         return True
 
     def _near_first(self, most: int) -> Iterator[Choice]:
-        """As many candidates; those that cost ranks far more than the bound in the mean at last, if nothing was found.
+        """At most `most` candidates; those far above the bound on the mean rank come last, if there is no start.
 
-        The limits of branches that the bound left early are among the promising ones.
+        The promising limits include those of branches that the bound abandoned early.
         """
         far: list[Choice] = []
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
@@ -103,13 +103,13 @@ class Drafts:
         yield from () if self.starts else far
 
     def _greedy(self) -> bool:
-        """As few pieces as possible; for large problems only where no candidate found room."""
+        """Place tables in as few pieces as possible; for large problems only if no candidate found room."""
         if self._quick or not self.starts:
             self.keep(place_in_fewest_pieces(self.devices, self.relaxation))
         return self._quick or bool(self.starts)
 
     def _ldm(self) -> bool:
-        """The first candidates placed by differencing."""
+        """Place the first candidates by differencing."""
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), DIFFERENCED):
             self.keep(differenced(self.devices, choice))
             if self.stopping.reached:
@@ -117,16 +117,16 @@ class Drafts:
         return True
 
     def _neuroshard(self) -> bool:
-        """NeuroShard's beam over columns, which adds nothing where annealing goes on from other drafts."""
+        """NeuroShard's beam over columns; left out before annealing, where it gains nothing."""
         if self._is_annealed and self.starts:
             return False
-        from recsmith.planners.neuroshard import NeuroShard  # which few searches ask
+        from recsmith.planners.neuroshard import NeuroShard  # imported here because few searches need it
 
         self._borrow(NeuroShard())
         return True
 
     def _find_any(self) -> None:
-        """Where nothing found room: greedy planners that balance something else than seconds; then chance."""
+        """If nothing found room: greedy planners that balance other costs than seconds, then random light options."""
         for planner in GREEDIES:
             if self.search.best is None and planner.name not in self.finished:
                 self._borrow(planner)
@@ -136,7 +136,7 @@ class Drafts:
             self.finished.append("light_options")
 
     def _light_options(self) -> None:
-        """Options drawn at random, those of few bytes more often; then with other widths of column-wise sequences."""
+        """Draw options at random, light ones more often; then again with other widths of column-wise sequences."""
         self._draw(DRAWS)
         for barred in self.problem.other_openings():
             if self.search.best is None and not self.search.stop:
@@ -144,7 +144,7 @@ class Drafts:
                 self._draw(FEW_DRAWS)
 
     def _draw(self, most: int) -> None:
-        """Light options by chance, until a plan is found; search goes on among the options that were open to it."""
+        """Draw light options at random until a plan is found, from the options that are open now."""
         for choice in islice(light_candidates(self.relaxation, self.seed), most):
             draft = place_and_repair(self.devices, choice.option, self.relaxation.piece_bytes)
             self.keep(draft if draft.complete else None)
@@ -152,9 +152,9 @@ class Drafts:
                 return
 
     def _borrow(self, planner: Planner) -> None:
-        """Count another planner's plan; a start where each table takes one of the problem's options.
+        """Count another planner's plan, and keep it as a start if each table takes one of the problem's options.
 
-        Its order of pieces may change on the way, but not within a rank, so its seconds stay the same to the last bit.
+        The order of pieces may change on the way, but not within a rank, so the seconds stay the same to the last bit.
         """
         try:
             found = planner.plan(self.problem, self.evaluator, seed=self.seed)

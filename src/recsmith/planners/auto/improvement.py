@@ -1,4 +1,4 @@
-"""Local search in planner auto: from which plans, and with how much effort; and at which gap all searches stop."""
+"""Local search in planner auto: which plans it starts from and with how much effort; and when all searches stop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from recsmith.planners.search.local_search import SHARPNESS, LocalSearch
 
 NEAR_GAP = 1e-3  # relative gap below which only quick changes are tried: there is little left to gain
 LAST_GAP = 1e-5  # relative gap at which any search stops
-LARGE, VAST = 1_000_000, 100_000_000  # tables times devices of problems that each round takes long on
-LAST_GAPS = {LARGE: NEAR_GAP, VAST: 3e-3}  # relative gaps at which larger problems stop, unless a budget says more
-IDLE_ROUNDS = 6  # and one a table: rounds in a row that find nothing before a descent ends
-# Numbers worked on, a clock that runs alike on every machine: at least, for each piece and device of small problems, at
-# most, and for each piece and device of any; the last, up to the same most, is added to the others.
+LARGE, VAST = 1_000_000, 100_000_000  # tables times devices of problems whose rounds take long
+LAST_GAPS = {LARGE: NEAR_GAP, VAST: 3e-3}  # relative gaps at which larger problems stop, unless there is a budget
+IDLE_ROUNDS = 6  # and one per table: rounds in a row without a gain before a descent ends
+# Effort in numbers worked on, a clock that runs alike on every machine: at least; for each piece and device of small
+# problems; at most; and for each piece and device of any problem, which is added up to the same maximum.
 LEAST_EFFORT, SMALL_EFFORT, MOST_EFFORT, LARGE_EFFORT = 2_000_000, 60_000, 15_000_000, 200
-GAINS = 20  # between two pricings of the whole plan of a large problem, which take as long as some rounds
+GAINS = 20  # gains between two pricings of a large problem's whole plan, each as slow as some rounds
 
 
 @dataclass
 class StoppingRule:
-    """When to stop a search. bound_s: seconds that no plan goes below, as far as known; size: tables times devices."""
+    """When to stop a search. bound_s: the best known lower bound on a plan's seconds; size: tables times devices."""
 
     search: Search
     bound_s: float
@@ -30,12 +30,12 @@ class StoppingRule:
 
     @property
     def has_budget(self) -> bool:
-        """Whether a budget says how long to search."""
+        """Whether a budget limits the search."""
         return self.search.budget != Budget()
 
     @property
     def is_large(self) -> bool:
-        """Whether the problem is large."""
+        """Whether rounds take long on a problem of this size."""
         return self.size > LARGE
 
     @property
@@ -49,7 +49,7 @@ class StoppingRule:
         return self.search.stop or self.search.total_s <= self.bound_s * (1 + self._last_gap)
 
     def near_bound(self, total_s: float) -> bool:
-        """Whether a plan of so many seconds is so near the bound that only quick changes are worth a try."""
+        """Whether a plan of this many seconds is so near the bound that only quick changes are worth a try."""
         return total_s <= self.bound_s * (1 + NEAR_GAP)
 
     @property
@@ -63,7 +63,7 @@ class StoppingRule:
 
 
 class Improvement:
-    """Local search from one draft after the other, with one sharpness of the smoothed maximum after the other."""
+    """Local search from one draft after the other, each with one sharpness of the smoothed maximum after the other."""
 
     def __init__(self, search: Search, stopping: StoppingRule, devices: DeviceState) -> None:
         self.search, self.stopping, self.devices = search, stopping, devices
@@ -71,9 +71,9 @@ class Improvement:
     def run(
         self, drafts: Sequence[Assignment], relaxation: Relaxation, *, limited: bool, effort: int | None = None
     ) -> None:
-        """Improve drafts; limited: until an effort is spent that they share, otherwise until the budget is spent.
+        """Improve drafts; limited: until the effort that they share is spent, otherwise until the budget is spent.
 
-        effort: numbers that may be worked on; None: as the pieces and devices of a draft ask for.
+        effort: numbers that may be worked on; None: as many as suit the pieces and devices of a draft.
         """
         before = self.devices.effort
         for number, draft in enumerate(drafts):
@@ -87,18 +87,18 @@ class Improvement:
                 break
 
     def _effort(self, draft: Assignment) -> int:
-        """Numbers that local search from a draft may work on."""
+        """How many numbers local search from a draft may work on."""
         cells = len(draft.piece) * len(self.devices.free)
         return min(MOST_EFFORT, LEAST_EFFORT + SMALL_EFFORT * cells) + min(MOST_EFFORT, LARGE_EFFORT * cells)
 
     def _descend(self, local: LocalSearch, limit: int | None) -> bool:
-        """Rounds until many in a row find nothing; False where the search is to end."""
+        """Make rounds until many in a row find no gain; returns False if the search is to end."""
         most = IDLE_ROUNDS + len(self.devices.problem.tables)
         patience, gains = most, 0
         while patience > 0 and not self.stopping.reached:
             several = not self.stopping.near_bound(local.total)
             better = local.round(several=several)
-            if self.stopping.is_vast:  # else little beside what trials count, and gains are worth it
+            if self.stopping.is_vast:  # on smaller problems trials do nearly all of the work, and count it themselves
                 self.devices.effort += local.round_effort
             patience = most if better else patience - 1 if several else 0
             gains += better and local.total < self.search.total_s
@@ -106,7 +106,7 @@ class Improvement:
                 self._try(local)
                 gains = 0
             elif limit is None:
-                self.search.try_(None)  # a round counts against a budget whether or not it finds something
+                self.search.try_(None)  # a round counts against the budget even if it finds no gain
             if limit is not None and self.devices.effort > limit:
                 break
         if gains:

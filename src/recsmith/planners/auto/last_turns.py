@@ -1,8 +1,8 @@
-"""What compiled annealing in planner auto does at last, where its best plan is still far from the bound.
+"""The last turns of compiled annealing in planner auto, if its best plan is still far from the bound.
 
-Single tables are placed otherwise (annealing/other_ways.py). Then the best plan cools once more for long, from a
-temperature at which heavy tables still change their sharding types: which of them share a small fusion group decides
-such plans, and one that changes alone seldom makes the step shorter.
+First, single tables are placed in other ways (annealing/other_ways.py). Then the best plan cools once more for long,
+from a temperature at which costly tables still change their sharding types: such plans depend on which of these tables
+share a small fusion group, and changing one table alone seldom makes the step shorter.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.problems import Footprint
 
-WIDE_GAP = 1.5e-2  # relative gap above which hosts are filled unevenly, and single tables placed otherwise
-WAYS_GAIN, WAYS_TURNS = 5e-4, 3  # share of the step for which that is done again; at most
+WIDE_GAP = 1.5e-2  # relative gap above which hosts are filled unevenly, and single tables are placed in other ways
+WAYS_GAIN, WAYS_TURNS = 5e-4, 3  # gain, as a share of the step, for which this is repeated; how often at most
 REHEAT_GAP = 2e-2  # relative gap above which the best plan is heated again; trade-off: a CPU second or more for each
 
 
 class LastTurns:
-    """Turns from the best plan of a search, which keeps what is found. hear: as of SuccessiveHalving.run."""
+    """Turns from the best plan of a search, which keeps the best plan found. hear: as in SuccessiveHalving.run."""
 
     def __init__(
         self, stopping: StoppingRule, drafts: Drafts, halving: SuccessiveHalving, hear: Callable[[Footprint], bool]
@@ -32,7 +32,7 @@ class LastTurns:
         self.search, self.devices = stopping.search, drafts.devices
 
     def work(self) -> bool:
-        """Whether anything was done. Under a learned model only what pays there: the long round, on several hosts."""
+        """Take turns, if any; returns whether any were. Learned models get the long round alone, on several hosts."""
         if not self.halving.is_short:
             return False
         if self.devices.linear_pieces is None:
@@ -41,7 +41,7 @@ class LastTurns:
         return self._reheat() or ways
 
     def _other_ways(self) -> bool:
-        """Short turns from other ways to place single tables of the best plan."""
+        """Short turns from plans in which single tables of the best plan are placed in other ways."""
         turns = 0
         while turns < WAYS_TURNS and self._is_far(WIDE_GAP):
             before, ways = self.search.total_s, other_ways(self.devices, self.drafts.relaxation, self.halving.plans[0])
@@ -54,10 +54,10 @@ class LastTurns:
         return turns > 0
 
     def _reheat(self) -> bool:
-        """The long round of many pieces for few, in which tables may take any group; not where rounds are long already.
+        """Run the long round, made for more pieces, with all groups open; not if rounds are long anyway.
 
-        It begins at temperatures of its own, whatever the number of devices, and takes as many times the first steps as
-        there are pieces at most: few giants are settled sooner.
+        It begins at its own temperatures, whatever the number of devices. Its steps are at most the first cooling's
+        steps times the number of pieces, because a few giant tables settle sooner.
         """
         if self.halving.has_long_rounds or not self._is_far(REHEAT_GAP):
             return False
@@ -67,7 +67,7 @@ class LastTurns:
         return True
 
     def _opened(self, best: AnnealedPlan) -> AnnealedPlan:
-        """A plan that kept to the groups of its start, free to use all that no other could replace."""
+        """A plan that kept to the groups of its start, free to use all groups that no other could replace."""
         useful = self.drafts.relaxation.within(~groups_dominated_by_type(self.devices.evaluator))
         options = FlatOptions(best.options.flat, TriedOptions(self.devices, useful))
         return replace(best, options=options) if options.usable else best

@@ -1,8 +1,8 @@
 """Large neighbourhood search: a few tables of a plan are placed again in the best way, while all others stay fixed.
 
 CP-SAT of OR-Tools finds the best of these plans, or gives up after a fixed amount of work. Two kinds of neighbourhood
-take turns: tables of a slowest rank and of some others, and any tables. They grow where they are soon searched, and
-shrink where they are not; once many in a row have found nothing, each gets more work and finer widths.
+take turns: tables of a slowest rank and of some others, and any tables. A neighbourhood grows if it is soon searched,
+and shrinks if it is not. After many in a row without a gain, each gets more work and finer widths.
 
 Legend: T tables, S shares, W ranks, F phases.
 """
@@ -19,22 +19,23 @@ from recsmith.planners.solver.placed_tables import FixedTables, merged, rebuilt_
 from recsmith.problems import Footprint, Problem, fits, sum_per_group
 from recsmith.sharding import WIDTH_STEP
 
-WORK = 0.8  # deterministic units of CP-SAT, a second or two each: of all neighbourhoods, where no budget says how much
-UNITS, MODEL = 0.1, 0.03  # of the same: most for a neighbourhood at first, and what building its model counts
+WORK = 0.8  # deterministic units of CP-SAT, a second or two each: for all neighbourhoods if there is no budget
+UNITS, MODEL = 0.1, 0.03  # in the same units: the most for a neighbourhood at first, and what building its model counts
 FIRST_SIZE, LEAST_SIZE = 6, 3  # tables of a neighbourhood: at first, and at least
-GROWTH = 4  # tables of a neighbourhood for each that it grows by
-WIDTHS = 32  # of a table, evenly spaced, at first; trade-off: more find more, models get larger
-PATIENCE, LEVELS = 30, 4  # neighbourhoods in a row without a gain before work and widths double; how often they do
+GROWTH = 4  # a neighbourhood grows by one table for this many
+WIDTHS = 32  # widths of a table at first, evenly spaced; trade-off: more find better plans, but models get larger
+PATIENCE, LEVELS = 30, 4  # neighbourhoods in a row without a gain before work and widths double; how often they double
 MOST_CHOICES = 20_000  # widths of all tables times devices: more take long to list
-LEAST_GAIN = 1e-6  # relative: only plans that are better by more are asked for
+LEAST_GAIN = 1e-6  # relative gain that a better plan must have at least
 SETTINGS: dict[str, Any] = {"cp_model_probing_level": 0, "symmetry_level": 0, "catch_sigint_signal": False}
 
 
 class Neighbourhoods:
-    """A plan, and better ones near it.
+    """A plan, and better plans near it.
 
     footprint, total_s: the plan and its seconds. sizes: tables of the next neighbourhood of each kind. tried: how many
-    there were; failures: how many in a row without a gain; spent: work, in deterministic units. over: nothing is left.
+    neighbourhoods there were; failures: how many in a row had no gain; spent: work, in deterministic units. over:
+    whether no better plan is left to find.
     """
 
     def __init__(self, evaluator: Evaluator, footprint: Footprint, total_s: float, seed: int) -> None:
@@ -63,7 +64,7 @@ class Neighbourhoods:
         return min(self.failures // PATIENCE, LEVELS)
 
     def next(self, seconds: float | None = None) -> Footprint | None:
-        """A better plan among the next neighbourhood, or None; `seconds` are the most that it may take."""
+        """Return a better plan from the next neighbourhood, or None; `seconds` is its time limit."""
         from recsmith.planners.solver.cp_sat import solve
         from recsmith.planners.solver.cp_sat_model import SpaceModel
 
@@ -85,18 +86,18 @@ class Neighbourhoods:
         return merged(self.problem, self.footprint, free, outcome.best) if outcome.best else None
 
     def take(self, footprint: Footprint, total_s: float) -> None:
-        """Go on from a better plan."""
+        """Continue from a better plan."""
         self.footprint, self.total_s = footprint, total_s
         self.failures = self.level * PATIENCE
 
     # --- which tables, and which widths -----------------------------------------------------------------------------
 
     def _any(self) -> Bools:
-        """Any tables (T,)."""
+        """Random tables (T,)."""
         return self._first_tables(self.random.permutation(len(self.problem.tables)), self.sizes[1])
 
     def _slow(self) -> Bools:
-        """Tables (T,) of the slowest rank of a phase, then of other ranks; none that are on all of them."""
+        """Tables (T,) of the slowest rank of a random phase, then of other ranks; none that are on all ranks."""
         footprint, world = self.footprint, len(self.problem.capacity)
         ones, table = np.ones(len(footprint.mode)), self.problem.modes.table[footprint.mode]
         on = sum_per_group(ones, table, len(self.problem.tables), footprint, self.problem) > 0  # (W, T)
@@ -108,13 +109,13 @@ class Neighbourhoods:
         return self._first_tables(tables, self.sizes[0]) if tables.size else self._any()
 
     def _first_tables(self, tables: Ints, number: int) -> Bools:
-        """The first of some tables, as many different ones, as a mask (T,)."""
+        """A mask (T,) of the first `number` different tables in a list."""
         free = np.zeros(len(self.problem.tables), dtype=bool)
         free[list(dict.fromkeys(tables.tolist()))[:number]] = True
         return free
 
     def _spaced(self) -> Bools:
-        """Shares (S,) of some columns, evenly spaced, and of those that pieces have now."""
+        """A mask of shares (S,) with evenly spaced widths, or with the widths that pieces have now."""
         dim, columns = self.problem.demand.dim[self.table], self.shares.columns
         step = WIDTH_STEP * -(-dim // (WIDTHS * 2**self.level * WIDTH_STEP))
         table, most = self.problem.modes.table[self.footprint.mode], int(dim.max()) + 1

@@ -1,10 +1,10 @@
 """The default planner: a team that takes turns, cheap members first, until the plan is as good as the bound allows.
 
-What tables select under the limits of the bound, placed longest first (search/candidates.py), is within a per cent of
-the best where pieces are many and small. Where they are few, or memory is tight, other planners draft as well
-(auto/drafts.py), and annealing goes on from the best drafts (auto/annealing_turns.py). Where it is not compiled,
-or tables are bound to each other, local search follows (auto/improvement.py); and with OR-Tools large neighbourhoods
-(auto/neighbourhoods.py).
+The options that tables select under the limits of the bound, placed longest first (search/candidates.py), are within a
+per cent of the best if pieces are many and small. If pieces are few or memory is tight, other planners draft plans as
+well (auto/drafts.py), and annealing continues from the best drafts (auto/annealing_turns.py). If annealing is not
+compiled, or constraints tie tables to each other, local search follows (auto/improvement.py); and with OR-Tools, large
+neighbourhood search (auto/neighbourhoods.py).
 """
 
 import time
@@ -29,12 +29,12 @@ from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint
 
 MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
-MOST_TABLES = 7  # of a problem that is enumerated
-MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
-FAR_GAP, FAR_PARTIAL = 0.03, 20_000  # relative gap that is left, from which on so many partial plans are followed
-MOST_TURNS = 5  # of compiled annealing before a solver, if there is one; the later ones gain 0.1 % each
-BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
-LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # what a report says where OR-Tools is not installed
+MOST_TABLES = 7  # most tables of a problem that is enumerated
+MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # most arrangements and partial plans of an enumeration
+FAR_GAP, FAR_PARTIAL = 0.03, 20_000  # relative gap above which this many partial plans are extended instead
+MOST_TURNS = 5  # turns of compiled annealing before a solver, if there is one; later turns gain 0.1 % each
+BOUND_SHARE = 0.25  # share of a time limit after which the bound is not tightened further; the search gets the rest
+LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # shown in a report if OR-Tools is not installed
 NOT_COMPILED = "annealing: not compiled for want of a C compiler; plans may be a few per cent longer"
 
 
@@ -45,11 +45,11 @@ class Auto(SearchPlanner):
     about = "Greedy placements, then searches, until the bound is near."
 
     def __init__(self, *, brief: bool = False) -> None:
-        """brief: without the long turns at last, for plans that are made to be compared with each other."""
+        """brief: skip the long last turns, for plans that are only compared with each other."""
         self.brief = brief
 
     def solve(self, search: Search) -> Solution:
-        """The best of some tens of placements; NoPlanFound where none is complete."""
+        """Return the best of some tens of placements; raises NoPlanFound if none is complete."""
         members: list[str] = []
         left_out: list[str] = []
         try:
@@ -57,7 +57,7 @@ class Auto(SearchPlanner):
                 if search.budget.time_limit_s is not None:
                     _quick_plan(search)
                 _Team(search, members, left_out).work(brief=self.brief)
-        except KeyboardInterrupt:  # before there is any plan: the quickest one is due
+        except KeyboardInterrupt:  # before there is any plan: make the quickest one
             _quick_plan(search)
             search.truncated = True
         found = search.found(
@@ -81,7 +81,7 @@ class _Team:
     """The members of the search, one after the other; `search` keeps the best plan, `drafts` the best starts.
 
     finished: names of members that did their part. left_out: what could not take part, as sentences for a report. Both
-    lists are the caller's, who has them however the search ends.
+    lists belong to the caller, who has them however the search ends.
     """
 
     def __init__(self, search: Search, finished: list[str], left_out: list[str]) -> None:
@@ -96,7 +96,7 @@ class _Team:
         self.annealing = AnnealingTurns(self.stopping, self.drafts, known)
 
     def work(self, *, brief: bool = False) -> None:
-        """Drafts first, then annealing, local search or enumeration, and last what is left of a budget."""
+        """Drafts first, then annealing, local search or enumeration, and last what the rest of a budget allows."""
         with self.annealing.tightening(partial(self.search.is_early, BOUND_SHARE)):
             if not self.drafts.work():
                 return
@@ -120,10 +120,10 @@ class _Team:
             self.finished.append(name)
 
     def _search_on(self) -> None:
-        """What a search without a budget would not do begins here, so that a longer limit never means another search.
+        """Spend what is left of a budget; last of all, so that a longer limit never changes the search before.
 
-        More annealing where there is a budget; then neighbourhoods, which gain little after compiled annealing, or
-        local search.
+        Annealing continues if there is a budget. Then neighbourhood search follows, which gains so little after
+        compiled annealing that it also needs a budget there; without a solver, local search spends the budget.
         """
         solves = self._may_solve and (self.stopping.has_budget or not self.annealing.is_compiled)
         if solves and self.search.best is not None and not is_installed():
@@ -151,21 +151,21 @@ class _Team:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether to anneal again: there is a budget, and no solver whose turn it is."""
+        """Whether to anneal again: a budget is left, and it is not the solver's turn."""
         solves = self._may_solve and is_installed()
         annealed = solves and (not self.annealing.is_compiled or self.annealing.turns >= MOST_TURNS)
         return self.stopping.has_budget and not annealed
 
     def _improve(self, *, limited: bool = True) -> bool:
-        """Local search from the best starts, with an effort that they share, or from the best until the budget ends."""
-        annealed = "annealing" in self.finished and not self.annealing.is_compiled  # and its best plan is a draft
+        """Local search from the best starts with a shared effort, or from the best start until the budget ends."""
+        annealed = "annealing" in self.finished and not self.annealing.is_compiled  # then its best plan is a draft
         starts = self.drafts.starts[: MOST_STARTS if limited and not annealed else 1]
         improvement = Improvement(self.search, self.stopping, self.devices)
         improvement.run([draft for _, _, draft in starts], self.drafts.relaxation, limited=limited)
         return True
 
     def _enumerate(self) -> bool:
-        """Every plan of a handful of tables that may be better, as far as that is quickly done."""
+        """Try every plan of a handful of tables that may be better, if that is quick; returns whether none is left."""
         if len(self.problem.tables) > MOST_TABLES:
             return False
         shares = all_shares(self.evaluator)
@@ -186,7 +186,7 @@ class _Team:
         return self.search.total_s > self.stopping.bound_s * (1 + FAR_GAP)
 
     def _solve(self, best: Footprint) -> None:
-        """A few tables of the best plan placed again at a time, by a solver; with a budget, until that is spent."""
+        """Place a few tables of the best plan again at a time, with a solver; with a budget, until it is spent."""
         search, limit = self.search, self.search.budget.time_limit_s
         near = Neighbourhoods(self.evaluator, best, search.total_s, search.seed)
         while not (near.over or self.stopping.reached or (not self.stopping.has_budget and near.spent > WORK)):
