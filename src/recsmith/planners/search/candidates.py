@@ -1,8 +1,8 @@
 """Candidate selections, one option for each table, and longest-first placements of them.
 
-Under the limits that a bound found promising, a limit a little above the bound and a price on memory where memory is
-short, every table selects its cheapest option (bounds/relaxation.py). Pieces are small next to the limit, so placed
-longest first they land close to the bound.
+Under the limits that a bound found promising, a limit slightly above the bound, and a price on memory if memory is
+scarce, every table selects its cheapest option (bounds/relaxation.py). Pieces are small compared with the limit, so
+longest-first placement ends close to the bound.
 
 Legend: T tables, P pieces, O options.
 """
@@ -22,12 +22,12 @@ from recsmith.planners.search.smooth_max import LEAST_LOAD
 from recsmith.problems import NO_PIECE
 
 LIMITS = (1.0, 0.95, 0.85, 0.7, 0.5, 1.001, 1.01, 1.03, 1.1, 1.3, 2.0, np.inf)  # times the promising limits, in turn
-SCARCE = 0.5  # of all memory: a selection that takes as much is placed by bytes as well as by seconds
-WEIGHTS = (1.0, 0.5, 0.25)  # of the largest device's memory: most bytes of a piece
-ROUNDS = 6  # of lowering the limit by what whole-world pieces put on every rank at most; it ends where nothing changes
-DEVIATIONS = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the logarithm of what drawn options weigh: from little chance to much
-LEAST_PAIRS, PAIRS_A_TABLE = 14, 4  # of promising limits and a factor of LIMITS: at least, and more for each table
-BLEND = 0.8  # of a device's memory against its load in the one order of placement that adds both
+SCARCE = 0.5  # share of all memory: a selection that takes as much is placed by bytes as well as by seconds
+WEIGHTS = (1.0, 0.5, 0.25)  # most bytes of a piece, as shares of the largest device's memory
+ROUNDS = 6  # rounds of lowering the limit by what whole-world pieces put on every rank, until nothing changes
+DEVIATIONS = (0.03, 0.1, 0.3, 1.0, 3.0)  # standard deviations of the logarithm of drawn weights: low to high
+LEAST_PAIRS, PAIRS_A_TABLE = 14, 4  # pairs of promising limits and a factor of LIMITS: at least, and more per table
+BLEND = 0.8  # weight of a device's share of memory against its load, in the order of placement that adds both
 
 
 def candidates(relaxation: Relaxation, promising: tuple[SelectionLimits, ...]) -> Iterator[Choice]:
@@ -45,9 +45,10 @@ def candidates(relaxation: Relaxation, promising: tuple[SelectionLimits, ...]) -
 
 
 def light_candidates(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
-    """Options drawn again and again, light ones first, with little chance and much; nothing where a table has none.
+    """Options drawn at random, light ones more often, with varying randomness; none if a table has no option.
 
-    Light is what adds few bytes to all devices together and, half of the time, to the one that carries most of it.
+    An option is light if it adds few bytes to all devices together and, in every second draw, also to the device that
+    carries most of it.
     """
     draws, problem = np.random.default_rng(seed), relaxation.problem
     total = relaxation.option_bytes / float(problem.capacity.sum())
@@ -63,7 +64,7 @@ def light_candidates(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
 
 
 def _priced(relaxation: Relaxation, limits: SelectionLimits, room: float) -> Iterator[Choice]:
-    """Selections at prices at which they fit; where memory is scarce, also without the heaviest pieces."""
+    """Selections at prices at which they fit; if memory is scarce, also selections without the heaviest pieces."""
     for share in WEIGHTS:
         light = replace(limits, weight=share * float(relaxation.problem.capacity.max()))
         price = fitting_price(lambda p, t=light: _below(relaxation, replace(t, price=p)), room)
@@ -75,7 +76,7 @@ def _priced(relaxation: Relaxation, limits: SelectionLimits, room: float) -> Ite
 
 
 def _below(relaxation: Relaxation, limits: SelectionLimits) -> Choice:
-    """A selection where a piece of one rank still fits under the limit on top of what every rank carries."""
+    """A selection in which a piece of one rank still fits under the limit, given what every rank carries anyway."""
     choice = relaxation.choose(limits)
     for _ in range(ROUNDS if limits.limit < np.inf else 0):
         everywhere = float(relaxation.option_everywhere[choice.option[choice.option != NO_PIECE]].sum())
@@ -87,16 +88,16 @@ def _below(relaxation: Relaxation, limits: SelectionLimits) -> Choice:
 
 
 def place_candidate(devices: DeviceState, relaxation: Relaxation, choice: Choice) -> Assignment | None:
-    """The selected options placed by seconds or, where pieces find no room, by seconds and bytes; None without room."""
+    """Place the selected options by seconds, or by seconds and bytes if pieces find no room; None without room."""
     return priced_candidate(devices, relaxation, choice)[1]
 
 
 def priced_candidate(
     devices: DeviceState, relaxation: Relaxation, choice: Choice
 ) -> tuple[float, Assignment | None]:  # fmt: skip
-    """The same, and seconds of the step, infinite without room.
+    """The seconds of the step and the assignment of `place_candidate`; infinite and None without room.
 
-    Where memory is scarce all orders are tried, and the fastest placement counts: devices may hold another one.
+    If memory is scarce all orders are tried, and the fastest placement is returned: devices may then hold another one.
     """
     problem = devices.problem
     if not all_fit(relaxation, choice.option):

@@ -1,8 +1,8 @@
-"""Longest-first placement in compiled code, where the package has it and the code knows the cost model.
+"""Longest-first placement in compiled code, if the package has it and the code supports the cost model.
 
-It does what the loop in placement.py does, and finds the same targets but for rounding: loads differ by some 1e-16 of
-themselves (1e-7 under learned models), and are compared in steps that are coarser. Where costs just add up, loads are
-the same to the last bit. Hundreds of devices take a twentieth of the time.
+It does the same as the loop in placement.py, and finds the same targets up to rounding: loads differ by a relative
+1e-16 (1e-7 under learned models), and are compared in coarser steps. If costs are additive, loads are equal to the last
+bit. On hundreds of devices it takes a twentieth of the time.
 
 Legend: N pieces of an assignment, W ranks, G fusion groups, F phases, k work terms.
 """
@@ -17,15 +17,15 @@ from recsmith.costs.group_loads import GroupLoads, Maximum
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 
 CODE = "planners.search._placing"
-MOST_CELLS = 10**8  # pieces times ranks up to which a learned model prices all ranks for a piece, which takes long
-FEW = 256  # ranks that it prices beyond; trade-off: 10,000 x 4,096 took 2/3 of the seconds for 0.9 % longer steps
-ADDS_UP = GroupLoads(np.zeros(1), (Maximum(0, np.ones((1, 1)), np.zeros(1)),))  # pieces whose seconds are all they add
+MOST_CELLS = 10**8  # pieces times ranks up to which a learned model prices all ranks for each piece, which takes long
+FEW = 256  # ranks that it prices above that; trade-off: 10,000 x 4,096 took 2/3 of the seconds for 0.9 % longer steps
+ADDS_UP = GroupLoads(np.zeros(1), (Maximum(0, np.ones((1, 1)), np.zeros(1)),))  # a piece adds its seconds and no more
 
 
 def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints, quantum: float) -> bool:
-    """Place pieces one after the other, sequence (N,), preferences in multiples of `quantum`; False where it cannot.
+    """Place pieces one after the other, sequence (N,), comparing preferences in multiples of `quantum`.
 
-    It cannot without compiled code, under constraints, and for cost models that it does not know.
+    Returns False, and places nothing, without compiled code, under constraints, and for unsupported cost models.
     """
     groups = ADDS_UP if devices.additive else devices.compiled_loads
     if compiled(CODE) is None or devices.legality.any or groups is None:
@@ -53,7 +53,7 @@ def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints,
 
 
 def _before_in_table(table: Ints) -> Ints:
-    """Where in an order (N,) of tables each one's table comes the time before; NOWHERE for the first time."""
+    """For each entry of an order (N,) of tables, the index of its table's previous entry; NOWHERE if it is first."""
     order = np.argsort(table, kind="stable")
     again = table[order[1:]] == table[order[:-1]]
     before = np.full(len(table), NOWHERE)

@@ -1,8 +1,8 @@
-"""What a search has placed: option and targets of every table, and what every device carries.
+"""What a search has placed: the option and targets of every table, and what every device carries.
 
 Legend: T tables, N pieces of the options taken, P pieces, W ranks, H hosts, L ranks a host, G fusion groups, F phases
 of the step, k work terms, O options. A piece's targets are the ranks, the hosts, or the one world, by its span;
-sharding/coverage.py says which ranks they are.
+sharding/coverage.py defines which ranks these are.
 """
 
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ NOWHERE = -1  # the target of a piece that is not placed
 QUANTUM = (
     2.0**-20
 )  # relative: loads are compared as multiples of this share of the mean load, so rounding decides nothing
-BALANCE = 8  # power of relative loads: high enough that the fullest of phases and memory decides where a piece goes
+BALANCE = 8  # power of relative loads: high enough that the fullest phase or memory decides where a piece is placed
 
 
 @dataclass
 class Assignment:
-    """One option per table (T,), and for each piece of it (N,) its table, the piece, and its target or NOWHERE."""
+    """One option per table (T,), and for each of its pieces (N,) the table, the piece, and its target or NOWHERE."""
 
     option: Ints
     table: Ints
@@ -48,7 +48,7 @@ class Assignment:
 
     @staticmethod
     def options_of(problem: Problem, footprint: Footprint) -> Ints:
-        """The option of each table (T,) of placed pieces, NO_PIECE where a table is split as by none of its options."""
+        """The option of each table (T,) from placed pieces; NO_PIECE if a table is split as by none of its options."""
         placed = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target)
         mode, width, tables = placed.mode, placed.width, np.arange(len(problem.tables) + 1)
         start = np.searchsorted(problem.modes.table[mode], tables).tolist()
@@ -56,7 +56,7 @@ class Assignment:
 
     @classmethod
     def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
-        """The assignment of placed pieces; None where a table is split in a way that is none of its options."""
+        """The assignment of placed pieces; None if a table is split as by none of its options."""
         choice = cls.options_of(problem, footprint)
         if (choice == NO_PIECE).any():
             return None
@@ -102,12 +102,12 @@ def _option_of(problem: Problem, table: int, mode: int, widths: Ints) -> int:
 class DeviceState:
     """What every device carries. `weights` (P,) replaces the cost model's seconds by a plain score to balance.
 
-    loads (F, W): seconds of the pieces on each rank. common (F,): seconds that every rank spends on top, whatever it
-    holds. expected (F,): mean loads once all pieces are placed; only their proportions matter. memory_weight: what a
-    full device counts beside its load: 1 as much as an expected load, 0 not at all. on (R, W): shards of tables in
-    groups (problems/legality.py). free (W,), host_free (H,): bytes.
-    bytes_held: what pieces (P,) take of each rank but the last, of the last, of each host but the last, of the last.
-    effort: numbers that local search has worked on, a clock that runs at one speed on every machine.
+    loads (F, W): seconds of the pieces on each rank. common (F,): seconds that every rank spends in addition, whatever
+    it holds. expected (F,): mean loads once all pieces are placed; only their proportions matter. memory_weight: how
+    much a full device counts compared with its load: 1 as much as an expected load, 0 nothing. on (R, W): shards of
+    tables in groups (problems/legality.py). free (W,), host_free (H,): bytes. bytes_held: bytes that pieces (P,) take,
+    as four arrays: of each rank but the last, of the last rank, of each host but the last, and of the last host.
+    effort: numbers that local search has worked on, a clock that runs at the same speed on every machine.
     """
 
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:
@@ -131,14 +131,14 @@ class DeviceState:
         mixed = (problem.options.count > 0).sum(axis=1) > 1
         host_bound = problem.modes.type == TYPE_NAMES.index("table_column_wise")
         self.on_one_host: Bools = host_bound[problem.options.mode] & (self.hosts > 1)  # (O,)
-        self.tied: Bools = mixed | self.on_one_host  # (O,): pieces that restrict where others of their table may go
-        # One piece at a time is asked for below, and plain lists answer faster than arrays.
+        self.tied: Bools = mixed | self.on_one_host  # (O,): whether pieces restrict their siblings' targets
+        # The methods below look up one piece at a time, for which plain lists are faster than arrays.
         self._size: list[int] = self.coverage.tolist()
         self._seconds: list[float] = self.seconds.tolist()
         self._group: list[int] = self.group.tolist()
         self._head: list[int] = problem.pieces.head.device.tolist()
         self._tail: list[int] = problem.pieces.tail.device.tolist()
-        before_tail = np.minimum(self.coverage, self.local) - 1  # ranks of the host with the tail
+        before_tail = np.minimum(self.coverage, self.local) - 1  # ranks before the tail's rank on the tail's host
         on_last_host: Ints = before_tail * problem.pieces.head.host + problem.pieces.tail.host
         on_other_hosts: Ints = self.local * problem.pieces.head.host
         self.bytes_held = (problem.pieces.head.device, problem.pieces.tail.device, on_other_hosts, on_last_host)
@@ -151,17 +151,17 @@ class DeviceState:
         self.clear()
 
     def _marginal(self) -> Floats:
-        """Seconds per phase (F, P) that a piece adds to a group that holds an equal piece already."""
+        """Seconds per phase (F, P) that a piece adds to a group that already holds an equal piece."""
         return self.evaluator.loads(2 * self.terms) - self.evaluator.loads(self.terms)
 
     @cached_property
     def linear_pieces(self) -> LinearPieces | None:
-        """The cost model as the largest of linear functions; None where it is not, or a plain score is balanced."""
+        """The cost model as the largest of linear functions; None if it has no such form or a score is balanced."""
         return linear_pieces_of(self.evaluator, self.terms) if self._by_model else None
 
     @cached_property
     def compiled_loads(self) -> GroupLoads | None:
-        """The cost model as compiled annealing works it out; None where it does not know the model."""
+        """The cost model in the form of compiled annealing; None if the compiled code does not support it."""
         if self.linear_pieces is not None:
             return self.linear_pieces.group_loads
         if not self._by_model or not isinstance(self.evaluator, HasGroupLoads):
@@ -169,7 +169,7 @@ class DeviceState:
         return self.evaluator.group_loads
 
     def clear(self) -> None:
-        """Take everything back."""
+        """Remove all pieces."""
         world, groups, phases = self.problem.cluster.world_size, self.evaluator.groups, len(self.phases)
         self.loads = np.zeros((phases, world))
         self.common = np.zeros(phases)
@@ -182,13 +182,13 @@ class DeviceState:
         self.group_loads = np.zeros((detail, phases, world))
 
     def expect(self, pieces: Ints) -> None:
-        """Tell what is going to be placed, so that phases are weighed by how much there is of each."""
+        """Set `expected` from the pieces that will be placed, so that phases are weighed by their total load."""
         total = (self.phases[:, pieces] * self.coverage[pieces]).sum(axis=1) / self.loads.shape[1]
         self.expected = np.maximum(total, max(float(total.max(initial=0.0)) * QUANTUM, LEAST_LOAD))
 
     @property
     def balances_powers(self) -> bool:
-        """Whether `preference` is a growth of powers, because several phases or bytes are balanced at once."""
+        """Whether `preference` is a growth of powers, because several phases, or bytes too, are balanced at once."""
         return len(self.loads) > 1 or self.memory_weight > 0
 
     @property
@@ -213,14 +213,14 @@ class DeviceState:
         return room & (hosts[:, :-1] >= self._other_hosts[piece]).all(axis=1) & (hosts[:, -1] >= on_last_host)
 
     def may_hold(self, piece: int) -> Bools:
-        """Which targets the constraints leave to a piece, beside what is placed."""
+        """Which targets the constraints allow for a piece, given what is placed."""
         return self.legality.targets(self._table[piece], self._size[piece], self.on)
 
     def preference(self, piece: int) -> Floats:
-        """What each target counts for a piece, less being better: its load with the piece, or how much powers grow.
+        """What each target costs for a piece, lower being better: its load with the piece, or the growth of powers.
 
-        The load decides where it is all that is balanced; beside other phases or bytes, the growth of the powers of
-        each relative to what is expected.
+        The load decides if it is the only balanced quantity. If several phases, or bytes too, are balanced, the growth
+        of the powers of each decides, relative to its expected value.
         """
         after = self.loads + self._seconds[piece] if self.additive else self._loads_with(piece)
         score = after[0]
@@ -233,19 +233,19 @@ class DeviceState:
         return score if self._one_rank[piece] else by_target(score, self._size[piece]).max(axis=1)
 
     def _memory_growth(self, piece: int) -> Floats:
-        """Growth of the power of each rank's used share of memory (W,), were the piece on it."""
+        """Growth of the power of each rank's used share of memory (W,) if the piece were placed on it."""
         scale = self.memory_weight / self.problem.capacity
         used, size = self.memory_weight - self.free * scale, self._tail[piece] * scale
         return power(used + size, BALANCE) - power(used, BALANCE)
 
     def _loads_with(self, piece: int) -> Floats:
-        """Loads (F, W) of each rank, were the piece on it."""
+        """Loads (F, W) of each rank if the piece were placed on it."""
         group = self._group[piece]
         after = self.evaluator.loads(self.sums[group] + self.terms[piece])
         return self.loads - self.group_loads[group] + after
 
     def place(self, piece: int, target: int, sign: int = 1) -> None:
-        """Put a piece on a target; sign -1 takes it back."""
+        """Place a piece on a target; sign -1 removes it."""
         size = self._size[piece]
         first, last = first_rank(target, size), last_rank(target, size)
         ranks = slice(first, last + 1)
@@ -269,7 +269,7 @@ class DeviceState:
         self.group_loads[group][:, ranks] = after
 
     def count_groups(self, pieces: Ints) -> None:
-        """Count pieces in their groups, whose shared seconds the first to come adds; all else of them is placed."""
+        """Count pieces in their groups, and add the shared seconds of newly used groups; all else is placed already."""
         for group in self.group[pieces].tolist():
             self.in_group[group] += 1
             if self.any_shared and self.in_group[group] == 1:

@@ -1,9 +1,10 @@
 """Local search around the ranks that decide the step: pieces move or are swapped, tables are placed again.
 
-Every change keeps legality and memory and lowers a smooth stand-in of the step (smooth_max.py). Three kinds are tried,
-the next where the one before finds nothing: a piece of a slowest rank moves or is swapped for another (piece_moves.py);
-a table of a slowest rank is taken out and placed again by the best of all its options; several tables, some of a
-slowest rank and some not, are taken out and placed again one after the other, in many copies of the plan side by side.
+Every change keeps legality and memory and lowers a smooth approximation of the step (smooth_max.py). Three kinds are
+tried, the next one if the one before finds no gain: a piece of a slowest rank moves or is swapped for another
+(piece_moves.py); a table of a slowest rank is taken out and placed again by the best of all its options; several
+tables, some of a slowest rank and some not, are taken out and placed again one after the other, in many copies of the
+plan side by side.
 
 Legend: W ranks, T tables.
 """
@@ -24,18 +25,18 @@ from recsmith.planners.search.plan_copies import PlanCopies
 from recsmith.planners.search.trials import Trial, best_trials
 from recsmith.problems import Legality
 
-SHARPNESS = (24, 96, 384)  # powers of the loads whose sum is lowered, in turn: blunt ones see all slow ranks, not one
-MOST_TABLES = 24  # of a slowest rank, the dearest, that are tried in one round
-COPIES = 32  # of the plan, from each of which several tables are taken out; trade-off: more find more, cost more time
-MOST_OUT = 6  # tables that are taken out of a copy
-MOST_PIECES = 64  # of a table that is placed again by itself
-FEW_PIECES = 12  # of a table that is placed again together with others
-MOST_OPTIONS = 24  # of a table that is placed again together with others: the cheapest
-SPARE_PIECES = 4  # more than there are ranks: so many pieces of a table are tried at most
+SHARPNESS = (24, 96, 384)  # powers of the loads whose sum is minimized, in turn: low ones see all slow ranks, not one
+MOST_TABLES = 24  # costliest tables of a slowest rank that are tried in one round
+COPIES = 32  # copies of the plan, with several tables taken out of each; trade-off: more find more, cost more time
+MOST_OUT = 6  # most tables that are taken out of a copy
+MOST_PIECES = 64  # most pieces of a table that is placed again by itself
+FEW_PIECES = 12  # most pieces of a table that is placed again together with others
+MOST_OPTIONS = 24  # cheapest options tried of a table that is placed again together with others
+SPARE_PIECES = 4  # a table is tried in at most this many more pieces than there are ranks
 
 
 class LocalSearch:
-    """A plan under improvement, change by change. sharpness: of the smoothed maximum; set it between rounds."""
+    """A plan that is improved change by change. sharpness: of the smoothed maximum; set it between rounds."""
 
     def __init__(self, devices: DeviceState, relaxation: Relaxation, draft: Assignment, seed: int = 0) -> None:
         self.devices = devices
@@ -43,7 +44,7 @@ class LocalSearch:
         self.options = TableOptions(relaxation)
         self.random = np.random.default_rng(seed)
         self.sharpness = SHARPNESS[0]
-        self._pieces: MovablePieces | None = None  # those of the plan, until a table is placed again
+        self._pieces: MovablePieces | None = None  # the plan's pieces, until a table is placed again
 
     def assignment(self) -> Assignment:
         """The plan: all tables' pieces, in order of tables."""
@@ -51,17 +52,17 @@ class LocalSearch:
 
     @property
     def total(self) -> float:
-        """Seconds of the step as it now is."""
+        """Seconds of the current plan's step."""
         return float(self.copies.totals()[0])
 
     @property
     def round_effort(self) -> int:
-        """Numbers that a round works on beside its trials: all pieces, and all ranks for each piece that may move."""
+        """Numbers that a round works on besides its trials: all pieces, and all ranks for each piece that may move."""
         pieces, ranks = (len(self._pieces.piece) if self._pieces else 0), len(self.devices.free)
         return pieces + (min(MOST_MOVED, pieces // ranks) + 1) * (ranks + min(MOST_PARTNERS, pieces))
 
     def round(self, *, several: bool) -> bool:
-        """One change for the better; False where none was found. several: also take several tables out at once."""
+        """Make one change for the better; False if none was found. several: also take several tables out at once."""
         plan = CurrentPlan.of(self.devices, self.copies, self.sharpness, self._pieces)
         self._pieces, worst = plan.pieces, plan.slowest_ranks()
         if any(move_or_swap(plan, rank) for rank in worst):
@@ -79,9 +80,9 @@ class LocalSearch:
 
 
 def replace_table(plan: CurrentPlan, options: "TableOptions", worst: int) -> bool:
-    """Give one table of a slowest rank the best of all its options, its pieces placed where they then fit best.
+    """Give one table of a slowest rank the best of all its options, with each piece where it then fits best.
 
-    False where no table gains enough.
+    Returns False if no table gains enough.
     """
     tables = plan.tables_on(worst)[:MOST_TABLES]
     if not tables:
@@ -110,9 +111,9 @@ def replace_table(plan: CurrentPlan, options: "TableOptions", worst: int) -> boo
 def replace_several(
     plan: CurrentPlan, options: "TableOptions", worst: list[int], random: np.random.Generator
 ) -> PlanCopies | None:
-    """Take some tables out of copies of the plan, place them again in a random order, and keep the best copy.
+    """Take some tables out of copies of the plan, place them again in a random order, and return the best copy.
 
-    None where no copy gains enough. worst: the slowest ranks.
+    Returns None if no copy gains enough. worst: the slowest ranks.
     """
     out = [_some_tables(plan, worst, random) for _ in range(COPIES)]
     copies = plan.copies.take(np.zeros(COPIES, dtype=np.int64))
@@ -141,14 +142,14 @@ def replace_several(
 def _best_of_each(
     plan: CurrentPlan, options: "TableOptions", copies: PlanCopies, waiting: list[int], tables: list[int]
 ) -> dict[int, Trial]:
-    """The best trial of one table in each waiting copy, by its place among those that wait."""
+    """The best trial of one table in each waiting copy, by the copy's index in `waiting`."""
     listed = [options.cheapest(table) for table in tables]
     slot = np.repeat(np.arange(len(tables)), [len(some) for some in listed])
     return best_trials(copies, slot, np.array(waiting)[slot], np.concatenate(listed), plan.objective)
 
 
 def _some_tables(plan: CurrentPlan, worst: list[int], random: np.random.Generator) -> list[int]:
-    """One or two tables of a slowest rank and some others, in random order; none of very many pieces."""
+    """One or two tables of a slowest rank and some others, in random order, without tables of very many pieces."""
     rank = worst[int(random.integers(len(worst)))]
     here = plan.tables_on(rank)
     if not here:
@@ -164,7 +165,7 @@ def _some_tables(plan: CurrentPlan, worst: list[int], random: np.random.Generato
 
 
 def partners(legality: Legality, tables: list[int]) -> list[int]:
-    """Other tables that stay together with some: they move with them."""
+    """Other tables that must stay together with some tables, and so move with them."""
     groups = [group for table in tables for group in legality.groups_of.get(table, ()) if group.kind == "together"]
     rows = {int(row) for group in groups for row in group.rows}
     return [t for t in np.flatnonzero(legality.row >= 0).tolist() if legality.row[t] in rows and t not in tables]
@@ -174,26 +175,26 @@ def partners(legality: Legality, tables: list[int]) -> list[int]:
 
 
 class TableOptions:
-    """The options of each table that local search tries; sorted out once for each table and number of pieces."""
+    """The options of each table that local search tries, computed once for each table and number of pieces."""
 
     def __init__(self, relaxation: Relaxation) -> None:
         self.relaxation = relaxation
         self._fitting: dict[tuple[int, int], Ints] = {}
 
     def below_slowest(self, plan: CurrentPlan, table: int) -> Ints:
-        """Options whose extra work still fits below the slowest ranks, were all loads level."""
+        """Options whose additional work would still fit below the slowest ranks if all loads were level."""
         relaxation, loads = self.relaxation, plan.copies.loads[0]
         own, most = self._fitting_options(table, MOST_PIECES), float(plan.objective.reference.sum())
         level = float(loads.sum()) + relaxation.option_seconds[own]
         return own[(relaxation.option_largest[own] < most) & (level < most * loads.shape[1])]
 
     def cheapest(self, table: int) -> Ints:
-        """The cheapest options of a table in few pieces."""
+        """The cheapest options of a table with few pieces."""
         own = self._fitting_options(table, FEW_PIECES)
         return own[np.argsort(self.relaxation.option_seconds[own], kind="stable")[:MOST_OPTIONS]]
 
     def _fitting_options(self, table: int, most: int) -> Ints:
-        """The options of a table that fit an empty device, in `most` pieces or in as few as fit."""
+        """The options of a table that fit an empty device, in at most `most` pieces or in as few as fit."""
         problem = self.relaxation.problem
         most = min(most, len(problem.capacity) + SPARE_PIECES)
         if (table, most) not in self._fitting:

@@ -1,4 +1,4 @@
-"""A piece of a slowest rank moves to another rank, or is swapped for a piece of one.
+"""Moves of a piece from a slowest rank to another rank, and swaps of two such pieces.
 
 `CurrentPlan` is the plan that local search improves, as it is at the start of a round, and the score that a change must
 lower.
@@ -19,7 +19,7 @@ from recsmith.sharding.coverage import covers
 
 LEAST_GAIN = 1e-7  # relative to a slowest rank's load; smaller gains are not worth a change
 MOST_PARTNERS = 4096  # pieces of other ranks that a piece may be swapped for; trade-off: more find more, cost more time
-MOST_MOVED = 64  # pieces of a slowest rank, the dearest, that are tried against all others
+MOST_MOVED = 64  # costliest pieces of a slowest rank that are tried against all others
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CurrentPlan:
     def of(
         cls, devices: DeviceState, copies: PlanCopies, sharpness: int, pieces: "MovablePieces | None" = None
     ) -> "CurrentPlan":
-        """The plan as it now is, with a smoothed maximum of this sharpness. pieces: its own, where they are known."""
+        """The plan as it now is, with a smoothed maximum of this sharpness. pieces: the plan's own, if known."""
         loads = copies.full_loads()[0]
         objective = SmoothMax.at(loads, sharpness)
         powers = objective.powers(loads)
@@ -48,20 +48,20 @@ class CurrentPlan:
         return cls(devices, copies, pieces, objective, powers, float(powers.sum()))
 
     def slowest_ranks(self) -> list[int]:
-        """The rank that adds most to the score, then the slowest rank of each phase; each once."""
+        """The rank that adds most to the score, then the slowest rank of each phase, without repetitions."""
         slowest: list[int] = self.copies.full_loads()[0].argmax(axis=1).tolist()
         return list(dict.fromkeys([int(self.powers.argmax()), *slowest]))
 
     def goal(self, rank: int) -> float:
-        """The score that a change for a rank must go below."""
+        """The score that a change for this rank must undercut."""
         return self.score - LEAST_GAIN * self.objective.sharpness * float(self.powers[rank])
 
     def score_now(self) -> float:
-        """The score of the plan after the changes that were made to it in this round."""
+        """The score of the plan after the changes that this round has made."""
         return float(self.objective.score(self.copies.full_loads()[0]))
 
     def tables_on(self, rank: int) -> list[int]:
-        """Tables with a piece on a rank, those first that cost it most."""
+        """Tables with a piece on a rank, the costliest there first."""
         pieces, devices = self.pieces, self.devices
         here = np.flatnonzero(covers(pieces.target, devices.coverage[pieces.piece], rank))
         order = here[np.argsort(-devices.seconds[pieces.piece[here]], kind="stable")]
@@ -72,7 +72,8 @@ class CurrentPlan:
 class MovablePieces:
     """The pieces of a plan (N,), in order of tables: piece, target, table, and device bytes (size).
 
-    start (T,): the number of each table's first piece. movable (N,): whether it may go to any other rank by itself.
+    start (T,): the index of each table's first piece. movable (N,): whether a piece may move to any other rank by
+    itself.
     """
 
     def __init__(self, devices: DeviceState, copies: PlanCopies) -> None:
@@ -93,7 +94,7 @@ class MovablePieces:
         return np.flatnonzero(self.movable & (self.target == rank))
 
     def partners(self, rank: int, load: Floats) -> Ints:
-        """Movable pieces of other ranks; where they are too many, those of the least loaded ranks by load (W,)."""
+        """Movable pieces of other ranks; if they are too many, those on the ranks with the smallest load (W,)."""
         others = np.flatnonzero(self.movable & (self.target != rank))
         if len(others) <= MOST_PARTNERS:
             return others
@@ -109,9 +110,10 @@ class MovablePieces:
 
 
 def move_or_swap(plan: CurrentPlan, worst: int) -> bool:
-    """Move a piece of a slowest rank, or swap it for another, whichever lowers the score most; False where none does.
+    """Move a piece of a slowest rank, or swap it for another, whichever lowers the score most; False if none does.
 
-    Changes are compared by what the pieces add to groups that hold equal ones; the best is checked against true loads.
+    Changes are compared by what pieces add to groups that hold equal ones; the best change is checked against true
+    loads.
     """
     pieces = plan.pieces
     mine = pieces.on_rank(worst)
@@ -132,7 +134,7 @@ def move_or_swap(plan: CurrentPlan, worst: int) -> bool:
 
 
 def _moves(plan: CurrentPlan, worst: int, mine: Ints) -> Floats:
-    """How each move of a piece to a rank changes the score (m, W); infinite where memory forbids it."""
+    """Change of the score by each move of a piece to a rank (m, W); infinite if memory or constraints forbid it."""
     free = plan.copies.free[0]
     fits: Bools = (free[None, :] >= plan.pieces.size[mine][:, None]) & (np.arange(len(free)) != worst)
     if plan.devices.legality.any:
@@ -142,7 +144,7 @@ def _moves(plan: CurrentPlan, worst: int, mine: Ints) -> Floats:
 
 
 def _swaps(plan: CurrentPlan, worst: int, mine: Ints, others: Ints) -> Floats:
-    """How each swap of two pieces changes the score (m, n); infinite where memory forbids it."""
+    """Change of the score by each swap of two pieces (m, n); infinite if memory or constraints forbid it."""
     pieces, free = plan.pieces, plan.copies.free[0]
     rank = pieces.target[others]
     grown = pieces.size[mine][:, None] - pieces.size[others]
@@ -155,7 +157,7 @@ def _swaps(plan: CurrentPlan, worst: int, mine: Ints, others: Ints) -> Floats:
 
 
 def _kept(plan: CurrentPlan, pieces: Ints) -> Bools:
-    """Ranks (m, W) that the constraints leave to each of these pieces (m,), beside all that is placed."""
+    """Ranks (m, W) that the constraints allow for each of these pieces (m,), given all that is placed."""
     legality, table = plan.devices.legality, plan.pieces.table[pieces]
     on = plan.copies.placed(0) if legality.groups else None
     known = {t: legality.targets(t, 1, on) for t in np.unique(table).tolist()}
@@ -163,7 +165,7 @@ def _kept(plan: CurrentPlan, pieces: Ints) -> Bools:
 
 
 def _change(plan: CurrentPlan, worst: int, rank: Ints | slice, given: Floats) -> Floats:
-    """How the score changes when the slowest rank gives seconds (F, m, n) to other ranks (n,)."""
+    """Change of the score if the slowest rank gives seconds (F, m, n) to other ranks (n,)."""
     loads, objective = plan.copies.full_loads()[0], plan.objective
     total = -plan.powers[rank] - plan.powers[worst]
     for load, reference, weight, seconds in zip(loads, objective.reference, objective.weight, given, strict=True):
@@ -174,7 +176,7 @@ def _change(plan: CurrentPlan, worst: int, rank: Ints | slice, given: Floats) ->
 
 
 def _exchange(plan: CurrentPlan, changes: list[tuple[int, int]], goal: float) -> bool:
-    """Put pieces on other ranks, as (number of the piece, target); undone where memory, groups or loads say no."""
+    """Move pieces (index, target) to other ranks; undone, with False, if host memory, groups or loads forbid it."""
     before = [(number, int(plan.pieces.target[number])) for number, _ in changes]
     _put(plan, changes)
     if (plan.copies.host_free[0] >= 0).all() and plan.score_now() < goal and plan.copies.keeps_groups(0):

@@ -1,6 +1,6 @@
-"""Longest-first placement: pieces in falling order, each on the target that it suits best; and what mends the outcome.
+"""Longest-first placement: pieces in falling order, each on its best target; and repair of the outcome.
 
-Pieces that found no room push smaller ones away (`repair`); tables that find none even so are split further
+Pieces that found no room push smaller ones away (`repair`); tables that still find none are split further
 (`place_in_fewest_pieces`); tables that break a constraint are placed again while all others stay (`mended`).
 
 Legend: T tables, P pieces, N pieces of an assignment, W ranks.
@@ -21,16 +21,16 @@ from recsmith.problems import NO_PIECE, Footprint, Problem
 from recsmith.problems.footprint import ordered_footprint
 from recsmith.sharding import Span
 
-LONGEST_CHAIN = 64  # pieces that one repair may move; trade-off: longer chains find more room and take longer
+LONGEST_CHAIN = 64  # most pieces that one repair may move; trade-off: longer chains find more room and take longer
 PRICES = (1.0, 1.25, 2.0, 8.0)  # times the price of memory at which the selected options just fit all devices together
-FEWEST_ROUNDS = 32  # of splitting tables that found no room, however few tables there are; each costs one placement
+FEWEST_ROUNDS = 32  # rounds of splitting tables without room, however few tables there are; each costs one placement
 
 
 def place_longest_first(devices: DeviceState, assignment: Assignment, order: Floats) -> None:
-    """Put each piece, in falling `order` (P,), on the target that it suits best among those with room.
+    """Place each piece, in falling `order` (P,), on its best target among those with room.
 
-    Pieces of the whole world go first, then those of hosts, then those of ranks. Equal loads go to the lowest target.
-    A piece for which no target has room stays unplaced. Cost: N steps over W ranks.
+    Pieces of the whole world are placed first, then those of hosts, then those of ranks. Ties are broken by the lowest
+    target. A piece for which no target has room stays unplaced. Cost: N steps over W ranks.
     """
     span = devices.span[assignment.piece]
     devices.expect(assignment.piece)
@@ -45,7 +45,7 @@ def place_longest_first(devices: DeviceState, assignment: Assignment, order: Flo
 
 
 def _weight(devices: DeviceState, assignment: Assignment, order: Floats) -> Floats:
-    """The order of each piece (N,): pinned ones before all others, tables that stay together one after the other."""
+    """The order of each piece (N,), with pinned pieces first and tables that stay together one after the other."""
     weight, legality = order[assignment.piece], devices.legality
     if not legality.any:
         return weight
@@ -59,12 +59,12 @@ def _weight(devices: DeviceState, assignment: Assignment, order: Floats) -> Floa
 
 
 def place_best(devices: DeviceState, assignment: Assignment, i: int, quantum: float) -> bool:
-    """Put piece i on its best target, preferences compared in multiples of `quantum`; False where none has room."""
+    """Place piece i on its best target, comparing preferences in multiples of `quantum`; False if none has room."""
     piece = int(assignment.piece[i])
     room = devices.fits(piece) & allowed_targets(devices, assignment, i)
     if not room.any():
         return False
-    with np.errstate(over="ignore"):  # beyond all numbers where pieces cost next to nothing, and so does the quantum
+    with np.errstate(over="ignore"):  # infinite if pieces cost next to nothing, and so does the quantum
         score = np.where(room, devices.preference(piece) / quantum, np.inf)
     if not np.isfinite(score).any():
         return False
@@ -75,7 +75,7 @@ def place_best(devices: DeviceState, assignment: Assignment, i: int, quantum: fl
 
 
 def allowed_targets(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
-    """Targets that type and constraints leave to piece i, beside what is placed; broadcasts over all targets.
+    """Targets that type and constraints allow for piece i, given what is placed; broadcasts over all targets.
 
     A rank holds pieces of one width of a table, and pieces of a table_column_wise table stay on one host.
     """
@@ -84,9 +84,9 @@ def allowed_targets(devices: DeviceState, assignment: Assignment, i: int) -> Boo
 
 
 def kept_targets(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
-    """Targets that the constraints leave to piece i, beside what is placed.
+    """Targets that the constraints allow for piece i, given what is placed.
 
-    The first of several tables that stay together goes where all of them have room, if there is such a rank.
+    The first of several tables that stay together is placed on a rank with room for all of them, if there is one.
     """
     piece, table = (
         int(assignment.piece[i]),
@@ -108,7 +108,7 @@ def kept_targets(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
 
 
 def _widths_allowed(devices: DeviceState, assignment: Assignment, i: int) -> Bools:
-    """Targets that the type leaves to piece i, given the other pieces of its table."""
+    """Targets that the sharding type allows for piece i, given the other pieces of its table."""
     if not devices.tied[assignment.option[assignment.table[i]]]:
         return np.ones(1, dtype=bool)
     others = assignment.siblings(i)
@@ -124,7 +124,7 @@ def _widths_allowed(devices: DeviceState, assignment: Assignment, i: int) -> Boo
 
 
 def repair(devices: DeviceState, assignment: Assignment) -> None:
-    """Find room for unplaced pieces: each pushes a smaller piece away, which pushes a smaller one, and so on.
+    """Find room for unplaced pieces: each pushes a smaller piece away, which pushes a smaller one away, and so on.
 
     Only pieces of single ranks move. Pieces for which no chain finds room stay unplaced.
     """
@@ -135,9 +135,9 @@ def repair(devices: DeviceState, assignment: Assignment) -> None:
 
 
 def _push(devices: DeviceState, assignment: Assignment, i: int) -> None:
-    """A chain of ever smaller pieces, each taking the place of the next; undone if the last finds no room."""
+    """Place a chain of ever smaller pieces, each in the place of the next; undone if the last one finds no room."""
     mean = max(float(devices.load.mean()), LEAST_LOAD)
-    done: list[tuple[int, int]] = []  # (piece that came, piece that it pushed away)
+    done: list[tuple[int, int]] = []  # (piece that was placed, piece that it pushed away)
     for _ in range(LONGEST_CHAIN):
         if place_best(devices, assignment, i, mean * QUANTUM):
             return
@@ -152,7 +152,7 @@ def _push(devices: DeviceState, assignment: Assignment, i: int) -> None:
 
 
 def _replace(devices: DeviceState, assignment: Assignment, goes: int, comes: int) -> None:
-    """Take a placed piece away and put an unplaced one in its place."""
+    """Remove a placed piece and put an unplaced one on its target."""
     target = int(assignment.target[goes])
     devices.place(int(assignment.piece[goes]), target, -1)
     assignment.target[goes] = NOWHERE
@@ -161,7 +161,7 @@ def _replace(devices: DeviceState, assignment: Assignment, goes: int, comes: int
 
 
 def _victim(devices: DeviceState, assignment: Assignment, i: int) -> int:
-    """The smallest placed piece that is smaller than piece i and would leave it enough room; NOWHERE if none."""
+    """The smallest placed piece that is smaller than piece i and would make enough room for it; NOWHERE if none is."""
     piece = assignment.piece[i]
     if devices.span[piece] != Span.RANK:
         return NOWHERE
@@ -188,10 +188,11 @@ def _victim(devices: DeviceState, assignment: Assignment, i: int) -> int:
 def place_in_fewest_pieces(
     devices: DeviceState, relaxation: Relaxation, in_time: Callable[[], bool] = lambda: True
 ) -> Assignment | None:
-    """Every table in as few pieces as fit a device, longest first; None where some piece finds no room in time.
+    """Place every table in as few pieces as fit a device, longest first; None if some piece finds no room in time.
 
-    Tables that find no room are split further. Where that finds none, as all tables together outweigh all devices in
-    this form, each takes the option that is cheapest at a price on memory instead, and they are placed heaviest first.
+    Tables that find no room are split further. If that fails, because all tables together need more bytes in this form
+    than the devices have, each takes its cheapest option at a price on memory instead, and the heaviest are placed
+    first.
     """
     choice = fewest_pieces_options(relaxation)
     if not relaxation.option_fits[choice].all():
@@ -212,9 +213,10 @@ def place_in_fewest_pieces(
 def _place_splitting(
     devices: DeviceState, relaxation: Relaxation, choice: Ints, order: Floats, in_time: Callable[[], bool]
 ) -> Assignment | None:
-    """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round.
+    """Place the chosen options (T,) in falling order (P,), and split tables that find no room further, round by round.
 
-    None where a piece finds no room in time, or the options outweigh all devices, as row-wise ones of large outputs do.
+    Returns None if a piece finds no room in time, or if the options need more bytes than all devices have, as row-wise
+    options of large outputs do.
     """
     choice = choice.copy()
     for _ in range(max(len(devices.problem.tables), FEWEST_ROUNDS)):
@@ -232,7 +234,7 @@ def _place_splitting(
 
 
 def place_and_repair(devices: DeviceState, choice: Ints, order: Floats) -> Assignment:
-    """The chosen options (T,) on empty devices in falling order (P,), repaired; some pieces may have found no room."""
+    """Place the chosen options (T,) on empty devices in falling order (P,), and repair; pieces may stay unplaced."""
     devices.clear()
     assignment = Assignment.of(devices.problem, choice)
     place_longest_first(devices, assignment, order)
@@ -254,7 +256,7 @@ def all_fit(relaxation: Relaxation, choice: Ints) -> bool:
 
 
 def finer_option(relaxation: Relaxation, option: int) -> int:
-    """The option of the same table with lighter pieces, and the fewest of them; NO_PIECE if there is none."""
+    """The option of the same table with the fewest pieces among those with lighter ones; NO_PIECE if there is none."""
     problem = relaxation.problem
     own = np.flatnonzero(problem.options.table == problem.options.table[option])
     finer = own[relaxation.option_fits[own] & (relaxation.option_heaviest[own] < relaxation.option_heaviest[option])]
@@ -265,13 +267,13 @@ def finer_option(relaxation: Relaxation, option: int) -> int:
 
 
 def mended(evaluator: Evaluator, footprint: Footprint) -> Footprint | None:
-    """A plan near this one that keeps the constraints; None where none was found."""
+    """A plan near this one that keeps the constraints; None if none was found."""
     draft = mended_draft(evaluator, footprint)
     return draft.footprint(evaluator.problem) if draft else None
 
 
 def mended_draft(evaluator: Evaluator, footprint: Footprint) -> Assignment | None:
-    """The same as an assignment; tables that are split otherwise than by any option are placed again as well."""
+    """Like `mended`, as an assignment; tables that are split as by none of their options are placed again as well."""
     problem = evaluator.problem
     legality, relaxation = problem.legality, shared_relaxation(evaluator)
     simplest = fewest_pieces_options(relaxation)
@@ -288,7 +290,7 @@ def mended_draft(evaluator: Evaluator, footprint: Footprint) -> Assignment | Non
 
 
 def _placed_again(evaluator: Evaluator, footprint: Footprint, choice: Ints, broken: Bools) -> Assignment | None:
-    """The options (T,) with the pieces of broken tables (T,) placed anew; None where one finds no room."""
+    """The options (T,) with the pieces of broken tables (T,) placed anew; None if a piece finds no room."""
     problem, devices = evaluator.problem, DeviceState(evaluator)
     draft = Assignment.of(problem, choice)
     kept = ~broken[problem.modes.table[footprint.mode]]
@@ -300,7 +302,7 @@ def _placed_again(evaluator: Evaluator, footprint: Footprint, choice: Ints, brok
 
 
 def placed_rest(devices: DeviceState, draft: Assignment) -> Assignment | None:
-    """A draft with the pieces that it leaves out placed longest first, and repaired; None where one finds no room."""
+    """Place a draft's unplaced pieces longest first, and repair; None if a piece finds no room."""
     lost = np.flatnonzero(draft.target == NOWHERE)
     part = Assignment(draft.option, draft.table[lost], draft.piece[lost], draft.target[lost])
     place_longest_first(devices, part, devices.seconds)

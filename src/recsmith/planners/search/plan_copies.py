@@ -19,25 +19,25 @@ from recsmith.sharding.coverage import covered_ranks
 
 @dataclass
 class PlanCopies:
-    """Plans side by side; arrays over S plans. targets: of each plan and table those of its pieces, wide first.
+    """Plans side by side; arrays over S plans. targets: for each plan and table, the targets of its pieces, wide first.
 
-    devices: the problem's pieces and their cost; what it holds itself plays no part.
+    devices: the problem's pieces and their cost; what this state has placed itself is not used.
     """
 
     devices: DeviceState
-    option: Ints  # (S, T); NO_PIECE for a table that is out
+    option: Ints  # (S, T); NO_PIECE for a table that is taken out
     targets: list[list[Ints]]
     sums: Floats  # (S, G, W, k)
     group_loads: Floats  # (S, G, F, W)
     loads: Floats  # (S, F, W)
-    common: Floats  # (S, F): what every rank spends on top, whatever it holds
+    common: Floats  # (S, F): seconds that every rank spends in addition, whatever it holds
     in_group: Ints  # (S, G): pieces
     free: Ints  # (S, W)
     host_free: Ints  # (S, H)
 
     @classmethod
     def of(cls, devices: DeviceState, draft: Assignment) -> "PlanCopies":
-        """One plan: a complete assignment."""
+        """One plan, from a complete assignment."""
         evaluator, footprint = devices.evaluator, draft.footprint(devices.problem)
         sums = np.moveaxis(device_sums(evaluator, footprint), 1, 0)  # (G, W, k)
         group_loads = np.moveaxis(evaluator.loads(sums), 0, 1)  # (G, F, W)
@@ -52,7 +52,7 @@ class PlanCopies:
         )  # fmt: skip
 
     def take(self, plans: Ints) -> "PlanCopies":
-        """Copies of some plans, as often as they are named."""
+        """Copies of these plans; a plan may be named several times."""
         return PlanCopies(
             self.devices, self.option[plans], [list(self.targets[int(plan)]) for plan in plans], self.sums[plans],
             self.group_loads[plans], self.loads[plans], self.common[plans], self.in_group[plans], self.free[plans],
@@ -76,7 +76,7 @@ class PlanCopies:
         return on
 
     def keeps_groups(self, plan: int) -> bool:
-        """Whether what holds between tables holds for those that are in."""
+        """Whether the constraints between tables hold, for the tables that are in the plan."""
         legality = self.devices.legality
         on = self.placed(plan) if legality.groups else None
         return on is None or all(group.holds(on) for group in legality.groups)
@@ -86,7 +86,7 @@ class PlanCopies:
         return (self.loads.max(axis=2) + self.common).sum(axis=1)
 
     def full_loads(self) -> Floats:
-        """Loads with what all ranks share (S, F, W)."""
+        """Loads including what all ranks share (S, F, W)."""
         return self.loads + self.common[:, :, None]
 
     # --- tables in and out ----------------------------------------------------------------------------------------
@@ -98,13 +98,13 @@ class PlanCopies:
         group = int(devices.group[pieces[0]])
         self._add(plan, group, pieces, self.targets[plan][table], -1)
         if self.in_group[plan, group] == 0:
-            self.sums[plan, group] = 0.0  # what rounding has left
+            self.sums[plan, group] = 0.0  # clears rounding errors
             self.common[plan] -= devices.shared[group]
         self._refresh(plan, group)
         self.option[plan, table], self.targets[plan][table] = NO_PIECE, np.zeros(0, dtype=np.int64)
 
     def insert(self, plan: int, table: int, option: int, targets: Ints) -> None:
-        """Put a table that is out into a plan: its option, and a target for each piece (n,), wide first."""
+        """Put a table back into a plan: its option, and a target for each piece (n,), wide first."""
         devices = self.devices
         pieces = pieces_of(devices, option)
         group = int(devices.group[pieces[0]])
@@ -127,7 +127,7 @@ class PlanCopies:
         self.in_group[plan, group] += sign * len(pieces)
 
     def _refresh(self, plan: int, group: int) -> None:
-        """Work out the loads of a group again."""
+        """Compute the loads of a group again."""
         after = self.devices.evaluator.loads(self.sums[plan, group])
         self.loads[plan] += after - self.group_loads[plan, group]
         self.group_loads[plan, group] = after

@@ -1,7 +1,7 @@
-"""Trials: a table put into a plan by one of its options, its pieces one by one where they raise the score least.
+"""Trials: a table is put into a plan by one of its options, each piece where it raises the score least.
 
-All options of a table cost the same few array operations in one plan or in fifty, so local search asks for all its
-trials together. The score is a smooth stand-in of the step (smooth_max.py).
+All options of a table cost the same few array operations in one plan or in fifty, so local search runs all its trials
+together. The score is a smooth approximation of the step (smooth_max.py).
 
 Legend: S plans, N trials (an option of a table in a plan), r trials worked on at once, n pieces of a trial, W ranks,
 F phases, k work terms.
@@ -18,12 +18,12 @@ from recsmith.planners.search.smooth_max import SmoothMax
 from recsmith.problems import Legality
 from recsmith.sharding.coverage import by_target, covered_ranks
 
-STEP_EFFORT = 25_000  # numbers: what setting up one step counts; about what is worked on in the same time
-CHUNK = 200_000  # numbers (trials times ranks) that are worked on at once, so that they stay in a core's cache
+STEP_EFFORT = 25_000  # numbers that count for setting up one step: about as many as are worked on in the same time
+CHUNK = 200_000  # numbers (trials times ranks) worked on at once, so that they stay in a core's cache
 
 
 class Trial(NamedTuple):
-    """A table put into a plan: the score that the plan then has, the option, and a target per piece (n,)."""
+    """A table put into a plan: the score of the plan with it, the option, and a target per piece (n,)."""
 
     score: float
     option: int
@@ -31,9 +31,9 @@ class Trial(NamedTuple):
 
 
 def best_trials(copies: PlanCopies, slot: Ints, plan: Ints, option: Ints, objective: SmoothMax) -> dict[int, Trial]:
-    """The best trial of each slot: option[i] put into plan[i] counts for slot[i]; arrays (N,).
+    """The best trial of each slot; trial i puts option[i] into plan[i] and belongs to slot[i]; arrays (N,).
 
-    Slots without a legal trial are left out. Ties go to the first trial.
+    Slots without a legal trial are left out. Ties are broken by the first trial.
     """
     found: dict[int, Trial] = {}
     devices = copies.devices
@@ -57,7 +57,7 @@ def best_trials(copies: PlanCopies, slot: Ints, plan: Ints, option: Ints, object
 def _place_all(
     copies: PlanCopies, plan: Ints, option: Ints, coverage: int, objective: SmoothMax
 ) -> tuple[Floats, Ints]:
-    """(score (r,), infinite where a piece finds no room; targets (r, n)) of trials whose pieces cover as many ranks."""
+    """(score (r,), infinite if a piece finds no room; targets (r, n)) of trials whose pieces cover `coverage` ranks."""
     devices, problem = copies.devices, copies.devices.problem
     piece, count = problem.options.piece[option], problem.options.count[option]
     pieces = count.sum(axis=1)
@@ -82,13 +82,13 @@ def _place_all(
 
 
 class KeptTrials(NamedTuple):
-    """What constraints leave to trials. open (r, W / size): targets. shards (r,): how many pieces a target takes."""
+    """What constraints allow trials. open (r, W / size): targets. shards (r,): most pieces that a target takes."""
 
     open: Bools
     shards: Ints
 
     def left(self, rows: Ints, target: Ints) -> Bools:
-        """Targets (rows, W / size) beside the pieces of the trials that are placed: targets (r, n), or NOWHERE."""
+        """Targets (rows, W / size) that are left, given the targets (r, n) of placed pieces (or NOWHERE)."""
         most = self.shards[rows]
         if (most > target.shape[1]).all():
             return self.open[rows]
@@ -99,7 +99,7 @@ class KeptTrials(NamedTuple):
 
 
 def kept_trials(copies: PlanCopies, plan: Ints, option: Ints, coverage: int) -> KeptTrials:
-    """What constraints leave to tables that are out, each by an option (r,) in a plan (r,)."""
+    """What constraints allow for tables that are taken out, each by an option (r,) in a plan (r,)."""
     legality, table = copies.devices.legality, copies.devices.problem.options.table[option]
     pairs = list(zip(plan.tolist(), table.tolist(), strict=True))
     on = {each: copies.placed(each) for each in set(plan.tolist())} if legality.groups else dict[int, Ints]()
@@ -109,16 +109,16 @@ def kept_trials(copies: PlanCopies, plan: Ints, option: Ints, coverage: int) -> 
 
 
 def _most_shards(legality: Legality, table: int) -> int:
-    """Pieces of a table that a target takes, where others are counted as full: 1 where shards of a rank are limited."""
+    """Most pieces of a table that a target takes, counting other tables as full: 1 if shards per rank are limited."""
     counted = any(group.kind == "shards" for group in legality.groups_of.get(table, ()))
     return 1 if counted else np.iinfo(np.int64).max
 
 
 class _TrialsInProgress:
-    """Trials in progress (r), all of pieces that cover `size` ranks: copies of what they change.
+    """Trials in progress (r), all with pieces that cover `size` ranks: copies of the state that they change.
 
-    sums (r, W, k) of the trial's fusion group; others (r, F, W): loads of all other groups; powers (r, W): what each
-    rank adds to the score; free (r, W), host_free (r, H): bytes, on hosts no more than there are, because tails are
+    sums (r, W, k): terms of the trial's fusion group; others (r, F, W): loads of all other groups; powers (r, W): what
+    each rank adds to the score; free (r, W), host_free (r, H): bytes, on hosts at most what is free, because tails are
     counted as heads; width_on (r, W / size): width of the table's pieces on each target, or 0.
     """
 
@@ -134,7 +134,7 @@ class _TrialsInProgress:
         self.width_on = np.zeros((len(plan), copies.loads.shape[2] // size), dtype=np.int64)
 
     def allowed(self, rows: Ints, width: Ints, tied: Bools, on_one_host: Bools) -> Bools:
-        """Targets (r, W / size) that neither hold another width of the table nor leave the host it must stay on."""
+        """Targets (r, W / size) that hold no other width of the table and are on the host its pieces must share."""
         held = self.width_on[rows]
         fine = (held == 0) | (held == width[:, None])
         local = self.devices.local
@@ -143,7 +143,7 @@ class _TrialsInProgress:
         return (fine & (there | ~on_one_host[:, None])) | ~tied[:, None]
 
     def place(self, rows: Ints, piece: Ints, allowed: Bools | None, width: Ints) -> Ints:
-        """Put a piece of each of these trials where the score grows least; NOWHERE (and failed) without room."""
+        """Place a piece of each of these trials where the score grows least; NOWHERE (and failed) without room."""
         devices, size = self.devices, self.size
         sums = self.sums[rows] + devices.terms[piece][:, None, :]
         loads = self.others[rows] + np.moveaxis(devices.evaluator.loads(sums), 0, 1)
@@ -166,7 +166,7 @@ class _TrialsInProgress:
         fits = free[:, :, -1] >= pieces.tail.device[piece][:, None]
         if self.size > 1:
             fits &= (free[:, :, :-1] >= pieces.head.device[piece][:, None, None]).all(axis=2)
-        held = np.minimum(self.size, self.devices.local) * pieces.head.host[piece]  # at most; the last holds no more
+        held = np.minimum(self.size, self.devices.local) * pieces.head.host[piece]  # upper bound, for the last host too
         if held.any():
             room = by_target(np.repeat(self.host_free[rows], self.devices.local, axis=1), self.size).min(axis=2)
             fits &= room >= held[:, None]
@@ -181,5 +181,5 @@ class _TrialsInProgress:
             np.subtract.at(self.host_free, (rows[:, None], ranks // self.devices.local), held[:, None])
 
     def scores(self) -> Floats:
-        """The score of each trial (r,); infinite where a piece found no room."""
+        """The score of each trial (r,); infinite if a piece found no room."""
         return np.where(self.failed, np.inf, self.powers.sum(axis=1))
