@@ -1,7 +1,7 @@
-"""The rule of what is split that suits a problem: the one whose items, placed longest first, make the shortest step.
+"""The split rule that suits a problem: the one whose items, placed longest first, make the shortest step.
 
-Planner longest_first makes it a plan. Planners that learn for one problem begin with it, and others end there where
-they find no room.
+Planner longest_first makes a plan of it. Planners that learn for one problem begin with it; other planners fall back on
+it if they find no room.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,14 @@ from recsmith.problems import Problem
 
 
 class SplitItems(NamedTuple):
-    """Items in falling seconds, and their longest-first placement, repaired; some may be NOWHERE even so."""
+    """Items in falling seconds, and their longest-first placement after repair; some may still be NOWHERE."""
 
     items: ItemBatch
     draft: Assignment
 
 
 def best_split(problem: Problem, evaluator: Evaluator) -> SplitItems | None:
-    """The items of the rule whose longest-first placement is best; None where a table placed before finds no room."""
+    """The items of the rule with the best longest-first placement; None if a table placed before finds no room."""
     devices = DeviceState(evaluator)
     best: SplitItems | None = None
     least = (0.0, 0.0)  # (bytes of items that found no room, seconds)
@@ -42,14 +42,14 @@ def best_split(problem: Problem, evaluator: Evaluator) -> SplitItems | None:
 
 
 def longest_first_plan(evaluator: Evaluator, split: SplitItems | None) -> Assignment | None:
-    """The draft, or all tables in as few pieces as fit, where it is not complete; None where that finds no room."""
+    """The draft if it is complete, else all tables in as few pieces as fit; None if that finds no room."""
     if split is not None and split.draft.complete:
         return split.draft
     return place_in_fewest_pieces(DeviceState(evaluator), shared_relaxation(evaluator))
 
 
 def _longest_first(devices: DeviceState, items: ItemBatch) -> Assignment:
-    """All items, longest first, beside what is placed before them."""
+    """Place all items, longest first, next to the tables that are placed before them."""
     devices.clear()
     draft = items.draft
     for i in np.flatnonzero(draft.target != NOWHERE).tolist():
@@ -61,7 +61,7 @@ def _longest_first(devices: DeviceState, items: ItemBatch) -> Assignment:
 
 
 def _ordered(devices: DeviceState, items: ItemBatch) -> ItemBatch:
-    """The items in falling seconds; differences of rounding do not count."""
+    """The items in falling seconds; rounding errors do not change the order."""
     seconds = devices.seconds[items.draft.piece[items.row]]
     scale = max(float(seconds.mean()), LEAST_LOAD) * QUANTUM if len(items) else 1.0
     return items.sorted_by(np.floor(seconds / scale))

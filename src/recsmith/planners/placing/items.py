@@ -1,18 +1,18 @@
-"""The items that learned planners place: pieces of tables on single devices, and what a network is told of each.
+"""The items that learned planners place: pieces of tables on single devices, and the inputs of networks for each.
 
 **What is split first** (ColumnSplitRule). A table stays whole unless it must be split: into the fewest equal column
 pieces that fit a device and of which none costs more than `limit` times the mean load of a device, by the cost model.
-Each piece reads all ids again, so pieces together may cost at most `extra` times the whole table: where that leaves
-none light enough, it is cut into the fewest that are about as light as can be. Once any table is split, whole tables
-are column_wise too where they may: one kernel serves both.
+Each piece reads all ids again, so the pieces together may cost at most `extra` times the whole table. If that leaves
+no pieces light enough, the table is cut into the fewest that are about as light as possible. Once any table is split,
+whole tables are column_wise too if they may be, because one kernel then serves both.
 
 **What is placed before.** Tables that may be on no single device keep their option with the fewest pieces and are
 placed first, by the shared longest-first placement.
 
 **Episodes** are many placements of the same items side by side: each step places the next item of every episode. A
-device is masked where it has no room for the item. Where every device is masked the episode has come to a dead end: the
-item stays NOWHERE, the episode is marked, and goes on with the next item, so that whoever plans may repair it. No step
-ever puts an item where it does not fit.
+device is masked if it has no room for the item. If every device is masked, the episode has come to a dead end: the
+item stays NOWHERE, the episode is marked, and it continues with the next item, so that a planner may repair it. No step
+ever places an item where it does not fit.
 
 Legend: T tables, P pieces, O options, N items, D devices, E episodes, x inputs and b figures of work
 (costs/neural/inputs.py).
@@ -34,17 +34,17 @@ from recsmith.planners.search.placement import fewest_pieces_options, place_long
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import FUSED, TYPE_NAMES, Span
 
-AS_LIGHT = 1.1  # times the lightest piece of a table: finer splits than this gain next to nothing
-HOT = (64, 1024, 16_384, 262_144)  # rows
+AS_LIGHT = 1.1  # times the lightest piece of a table: splits into lighter pieces than this gain next to nothing
+HOT = (64, 1024, 16_384, 262_144)  # numbers of hottest rows whose share of a table's reads is an input
 INPUT_COUNT = FIRST_INPUTS + len(HOT)
 KINDS = (TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise"))  # sharding types of items
-UNKNOWN = -1  # an optimizer or data type that no measurement has: its inputs are all 0
+UNKNOWN = -1  # an optimizer or data type that was never measured: its inputs are all 0
 
 
 class ColumnSplitRule(NamedTuple):
     """Which tables are split first: those whose pieces cost more than `limit` times the mean load of a device.
 
-    extra: times the seconds of a whole table, that its pieces together may cost at most.
+    extra: the most that a table's pieces may cost together, as a multiple of the whole table's seconds.
     """
 
     limit: float
@@ -68,12 +68,12 @@ WHOLE = (ColumnSplitRule(1e9, 1.0),)
 
 @dataclass(frozen=True)
 class ItemBatch:
-    """Items (N,) in the order in which they are placed, on devices with so many bytes free (D,).
+    """Items (N,) in the order of placement, and the devices with their free bytes (D,).
 
-    draft: all tables, with the places of those that are placed before. row: the place of each item among the draft's
-    pieces. bytes: on its device. work (N, b), inputs (N, x): as learned cost models see pieces, and how many reads go
-    to the hottest rows. link_s: seconds of its collectives, forward and backward, by cost model `analytic`. open
-    (N, D): devices that constraints leave to each item; None for all.
+    draft: all tables; those that are placed before have their targets. row: the index of each item among the draft's
+    pieces. bytes: on its device. work (N, b), inputs (N, x): as learned cost models see pieces, and the share of reads
+    of the hottest rows. link_s: seconds of its collectives, forward and backward, by cost model `analytic`. open (N,
+    D): devices that constraints allow for each item; None for all.
     """
 
     draft: Assignment
@@ -86,16 +86,16 @@ class ItemBatch:
     open: Bools | None = None
 
     def __len__(self) -> int:
-        """N."""
+        """The number of items, N."""
         return len(self.row)
 
     @property
     def devices(self) -> int:
-        """D."""
+        """The number of devices, D."""
         return len(self.free)
 
     def sorted_by(self, seconds: Floats) -> "ItemBatch":
-        """The items in falling seconds (N,); equal ones keep their order, which is that of the problem's tables."""
+        """The items in falling seconds (N,); equal items keep their order, which is that of the problem's tables."""
         order = np.argsort(-seconds, kind="stable")
         names = ("row", "bytes", "inputs", "work", "link_s", *(("open",) if self.open is not None else ()))
         return replace(self, **{name: getattr(self, name)[order] for name in names})
@@ -108,9 +108,9 @@ class ItemBatch:
 
 
 def items_of(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule = SPLITS[0]) -> ItemBatch | None:
-    """The items of a problem, in the order of its tables; None where a table placed before finds no room.
+    """The items of a problem, in the order of its tables; None if a table that is placed before finds no room.
 
-    evaluator: of the cost model that says which tables dominate.
+    evaluator: of the cost model whose seconds decide which tables are split.
     """
     singles = Singles.of(problem)
     found = singles.draft(evaluator, _choice(problem, evaluator, singles, rule))
@@ -132,7 +132,7 @@ def items_of(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule = SPL
 
 
 class Draft(NamedTuple):
-    """Tables of which some are placed, and the bytes that are left of devices (D,)."""
+    """Tables of which some are placed, and the free bytes of devices (D,)."""
 
     assignment: Assignment
     free: Ints
@@ -140,7 +140,7 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True)
 class Singles:
-    """The options (O,) of equal pieces, each on a single device, and which tables (T,) have one that fits."""
+    """The options (O,) of equal pieces on single devices, and which tables (T,) have such an option that fits."""
 
     problem: Problem
     option: Bools
@@ -148,7 +148,7 @@ class Singles:
 
     @classmethod
     def of(cls, problem: Problem) -> "Singles":
-        """Those of a problem."""
+        """The options and tables of a problem."""
         options, pieces = problem.options, problem.pieces
         piece = options.piece[:, 0]
         mode = pieces.mode[piece]
@@ -161,9 +161,9 @@ class Singles:
         return cls(problem, usable, single)
 
     def draft(self, evaluator: Evaluator, choice: Ints) -> Draft | None:
-        """The options (T,) of these tables, not placed; all others in as few pieces as fit, longest first.
+        """The chosen options (T,) of these tables, unplaced, and all other tables placed in as few pieces as fit.
 
-        None where one of the others finds no room.
+        Other tables are placed longest first. Returns None if one of them finds no room.
         """
         others = ~self.table
         if not others.any():
@@ -181,11 +181,11 @@ class Singles:
 
 
 def _choice(problem: Problem, evaluator: Evaluator, singles: Singles, rule: ColumnSplitRule) -> Ints:
-    """The option of each table that is placed by single pieces (T,); NO_PIECE of others."""
+    """The option of each table that is placed by single pieces (T,); NO_PIECE for all other tables."""
     options, pieces, single = problem.options, problem.pieces, singles.table
     piece, count = options.piece[:, 0], options.count[:, 0]
     mode = pieces.mode[piece]
-    seconds = np.full(len(piece), np.inf)  # of one piece of each option (O,); infinite for those that are no items
+    seconds = np.full(len(piece), np.inf)  # of one piece of each option (O,); infinite if its pieces are no items
     terms = evaluator.terms(mode[singles.option], pieces.width[piece[singles.option]])
     seconds[singles.option] = evaluator.loads(terms).sum(axis=0)
     split = _split(options.table, count, seconds, rule, problem.cluster.world_size)
@@ -196,7 +196,7 @@ def _choice(problem: Problem, evaluator: Evaluator, singles: Singles, rule: Colu
 
 
 def _split(table: Ints, count: Ints, seconds: Floats, rule: ColumnSplitRule, devices: int) -> Ints:
-    """The option of each table (T,) by the rule of what is split first, of options (O,) with seconds a piece."""
+    """The option of each table (T,) by a split rule, from options (O,) with `count` pieces of `seconds` each."""
     needed = _fewest(table, count, np.isfinite(seconds))
     whole_s = np.where(np.isfinite(seconds[needed]), seconds[needed] * count[needed], 0.0)
     if devices == 1:
@@ -211,7 +211,7 @@ def _split(table: Ints, count: Ints, seconds: Floats, rule: ColumnSplitRule, dev
 
 
 def _fewest(table: Ints, count: Ints, light: Bools) -> Ints:
-    """The option of each table (T,) with the fewest pieces, of those that are light (O,), if it has one."""
+    """The option of each table (T,) with the fewest pieces, among its light options (O,) if it has any."""
     order = np.lexsort((np.arange(len(count)), count, ~light, table))
     return order[np.searchsorted(table[order], np.arange(int(table[-1]) + 1))]
 
@@ -224,7 +224,7 @@ def _analytic(problem: Problem, evaluator: Evaluator) -> AnalyticEvaluator:
 
 
 def _reuse(problem: Problem, analytic: AnalyticEvaluator, mode: Ints) -> Floats:
-    """Share of a table's reads that go to its hottest rows (N, h), for each number of HOT rows."""
+    """Share of a table's reads that are of its hottest rows (N, h), for each number in HOT."""
     table = problem.modes.table[mode]
     rows = np.minimum(np.array(HOT, dtype=np.float64)[:, None], analytic.kernels.unique[mode])
     every = np.maximum(analytic.kernels.reuse.hot_share(table, analytic.kernels.unique[mode]), 1e-300)
@@ -232,7 +232,7 @@ def _reuse(problem: Problem, analytic: AnalyticEvaluator, mode: Ints) -> Floats:
 
 
 def _piece_work(problem: Problem, analytic: AnalyticEvaluator, mode: Ints, width: Ints) -> PieceWork:
-    """Pieces as learned cost models see them; what they have not seen counts as fp32, and as no known optimizer."""
+    """Pieces as learned cost models see them; unmeasured data types count as fp32, and optimizers as unknown."""
     found, table = problem.modes, problem.modes.table[mode]
     names = [problem.workload.optimizer_of(each) for each in problem.tables]
     optimizer = np.array([OPTIMIZERS.index(name) if name in OPTIMIZERS else UNKNOWN for name in names])
@@ -248,9 +248,9 @@ def _piece_work(problem: Problem, analytic: AnalyticEvaluator, mode: Ints, width
 
 
 class Episodes:
-    """E placements under way. step: the item that is placed next. target (E, N): where items went, NOWHERE before.
+    """E placements in progress. step: the item that is placed next. target (E, N): devices of items, NOWHERE before.
 
-    free (E, D): bytes left. dead (E,): whether some item found no room.
+    free (E, D): free bytes. dead (E,): whether some item found no room.
     """
 
     def __init__(self, items: ItemBatch, count: int) -> None:
@@ -271,7 +271,7 @@ class Episodes:
         return room if self.items.open is None else room & self.items.open[self.step]
 
     def place(self, device: Ints) -> Bools:
-        """Put the next item of each episode on a device (E,); whether it was placed (E,): devices must have room."""
+        """Place the next item of each episode on a device (E,); returns whether the device had room (E,)."""
         size = self.items.bytes[self.step]
         fits = self.room()[self._each, device]
         self.free[self._each[fits], device[fits]] -= size

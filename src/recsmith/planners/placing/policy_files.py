@@ -1,4 +1,4 @@
-"""Policies as files: tensors and card in one safetensors file (costs/weight_files.py), alike for every policy."""
+"""Policies as files: tensors and card in one safetensors file (costs/weight_files.py), for every kind of policy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from recsmith.costs.weight_files import check_tensors, damaged, find_weights, re
 from recsmith.files import check_schema, decode, encode
 from recsmith.planners.placing.policy_network import PlacingNetwork
 
-LARGEST = 100.0  # of a weight: exponentials of larger ones overflow; trained ones stay below 10
+LARGEST = 100.0  # largest weight: exponentials of larger ones overflow; trained weights stay below 10
 
 
 @noun
 class HeldOutTasks:
     """How the policy does on tasks of tables that training never saw, measured on the hardware it was trained on.
 
-    step_s: mean over tasks. best_greedy: which classic greedy is best on them; greedy_step_s: its mean. predicted_off:
-    median of |predicted / measured - 1| of the policy's steps.
+    step_s: mean seconds of a step over tasks. best_greedy: the greedy planner that is best on them; greedy_step_s: its
+    mean. predicted_off: median of |predicted / measured - 1| of the policy's steps.
     """
 
     tasks: int
@@ -36,10 +36,10 @@ class HeldOutTasks:
 class PolicyCard:
     """What a policy is, and how far it can be trusted.
 
-    hardware, device, versions: what costs were collected on. devices, tables: of the training tasks. tasks: of
-    training. task_seed: of the tasks; seed: of weights and draws. measured: placements that were measured. iterations:
-    that training ran. reward: estimated, or measured. own: file or folder of the tables, and digest: of them; None of
-    both where they are the shared pool's.
+    hardware, device, versions: what costs were collected on. devices, tables: of the training tasks. tasks: number of
+    training tasks. task_seed: of the tasks; seed: of weights and draws. measured: number of measured placements.
+    iterations: number of training iterations. reward: estimated, or measured. own: file or folder of the tables, and
+    digest: their digest; both None if the tables are the shared pool's.
     """
 
     hardware: str
@@ -60,7 +60,7 @@ class PolicyCard:
 
 @dataclass(frozen=True)
 class PolicyKind:
-    """The policies of one planner. shapes: of their tensors. network: what makes a network of tensors."""
+    """The policies of one planner. shapes: of their tensors. network: makes a network from tensors."""
 
     planner: str
     shapes: dict[str, tuple[int, ...]]
@@ -68,16 +68,16 @@ class PolicyKind:
 
     @property
     def schema(self) -> str:
-        """Of the card."""
+        """The schema of the card."""
         return f"recsmith/{self.planner}-card/1"
 
     @property
     def made_by(self) -> str:
-        """The command that trains one."""
+        """The command that trains such a policy."""
         return f"recsmith learn {self.planner}"
 
     def save(self, target: str, tensors: dict[str, Any], card: PolicyCard) -> None:
-        """Write arrays and their card: whole or not at all."""
+        """Write arrays and their card; the file is written completely or not at all."""
         write_weights(target, tensors, {"schema": self.schema, **encode(card)})
 
     def shipped(self) -> list[str]:
@@ -85,15 +85,15 @@ class PolicyKind:
         return [name.removeprefix(self._prefix) for name in shipped() if name.startswith(self._prefix)]
 
     def find(self, name: str) -> Path:
-        """The file of a path that ends with .safetensors, or of a name that ships."""
+        """The file for a path that ends with .safetensors, or for the name of a shipped policy."""
         return find_weights(name, "policy", self.made_by, self.shipped(), self._prefix)
 
     def load(self, path: Path) -> tuple[PlacingNetwork, PolicyCard]:
         """Read a file that training wrote.
 
         Raises:
-            UsageError: it cannot be read.
-            CorruptFile: it is damaged, of another schema, or holds what no training writes.
+            UsageError: the file cannot be read.
+            CorruptFile: the file is damaged, has another schema, or holds values that no training writes.
         """
         raw, tensors = read_weights(path, self.made_by)
         known = check_schema(cast(dict[str, Any], raw), self.schema, str(path), self.made_by)

@@ -1,21 +1,21 @@
-"""Names of planners of a policy with options, such as dreamshard:mine.safetensors?samples=16&refine."""
+"""Names of policy planners with options, such as dreamshard:mine.safetensors?samples=16&refine."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from recsmith.errors import UsageError
 
-FLAGS = ("refine", "whole", "longest_first")  # options that have no number
-MOST_DIGITS = 8  # of a number in a name
+FLAGS = ("refine", "whole", "longest_first")  # options without a number
+MOST_DIGITS = 8  # most digits of a number in a name
 
 
 def policy_options(name: str, numbers: Mapping[str, int], text: str) -> dict[str, Any]:
-    """The policy, None for the one that ships, and the options of a text.
+    """Parse the policy, None for the shipped one, and the options from a planner's name.
 
-    name: of the planner. numbers: the largest number of each option that has one.
+    name: of the planner. numbers: the largest number of each option that takes one.
 
     Raises:
-        UsageError: the text says something else, or something twice.
+        UsageError: the text contains anything else, or repeats an option.
     """
     usage = _usage(name, numbers)
     named, _, options = text.partition("?")
@@ -49,5 +49,5 @@ def _usage(name: str, numbers: Mapping[str, int]) -> str:
 
 
 def _is_number(text: str, most: int) -> bool:
-    """Whether a text is a plain number from 1 to `most`."""
+    """Whether a text is a plain decimal number from 1 to `most`."""
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and 1 <= int(text) <= most

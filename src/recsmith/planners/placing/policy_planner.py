@@ -1,12 +1,11 @@
 """Planners that place by a trained policy: dreamshard and autoshard.
 
-With `splits`, a policy of what is split leads instead (split_planner.py). Otherwise the policy of the cluster's device,
-or one of your own, gives a greedy roll-out for each rule of what is split first
-(items.py), and samples besides, where they are asked for; the cost model judges which is best. A placement that came to
-a dead end is repaired; where that fails, tables go in as few pieces as fit, longest first. Local search may go on from
-the best.
+With `splits`, a split policy leads instead (split_planner.py). Otherwise the policy of the cluster's device, or one of
+your own, makes a greedy roll-out for each split rule (items.py), and random samples if asked for; the cost model
+decides which placement is best. A placement that came to a dead end is repaired. If that fails, tables are placed in as
+few pieces as fit, longest first. Local search may continue from the best placement.
 
-What a policy brings to `plan_by_policy`: how items are ordered, and which device each goes to.
+What a policy provides for `plan_by_policy`: the order of items, and the device of each item.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,24 +32,24 @@ from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces, repair
 
-USUAL = "simulated-h100"  # the policy for devices for which none was trained: what it sees is relative
-LARGE, FEW_RULES = 60_000, 2  # tables times devices beyond which so many rules of what is split are tried
+USUAL = "simulated-h100"  # the policy for devices for which none was trained: it sees only relative figures
+LARGE, FEW_RULES = 60_000, 2  # tables times devices beyond which only this many split rules are tried
 MOST_SAMPLES = MOST_SPLITS = 10_000
-AT_ONCE = 200_000  # devices times placements drawn side by side: bounds the memory that they take
+AT_ONCE = 200_000  # devices times placements drawn side by side: bounds their memory
 
 
 @dataclass(frozen=True)
 class PolicyPlanner(SearchPlanner):
-    """A trained policy. policy: the name of one that ships or a file, None for the one of the cluster's device.
+    """A trained policy. policy: the name of a shipped policy or a file; None for that of the cluster's device.
 
-    samples: placements drawn from it besides. refine: whether local search goes on from the best. kind: of policy.
-    whole: tables that fit a device stay whole. longest_first: items go where its cost network says that a device takes
-    least, without the policy. splits: how many placements a policy of what is split draws, which `policy` then names;
-    None for placements of pieces that rules split.
+    samples: number of placements drawn from it in addition. refine: whether local search continues from the best. kind:
+    of policy. whole: tables that fit a device stay whole. longest_first: each item is placed on the device that takes
+    least with it by the cost network, without the policy. splits: number of placements that a split policy draws, which
+    `policy` then names; None for placements of pieces that split rules make.
     """
 
     kind: ClassVar[PolicyKind]
-    numbers: ClassVar[Mapping[str, int]] = {"samples": MOST_SAMPLES}  # options that have one, and the largest
+    numbers: ClassVar[Mapping[str, int]] = {"samples": MOST_SAMPLES}  # options that take a number, and the largest
 
     name: str
     policy: str | None = None
@@ -62,11 +61,11 @@ class PolicyPlanner(SearchPlanner):
     about: str = ""
 
     def with_options(self, text: str) -> Self:
-        """The planner of a name such as dreamshard:mine.safetensors?samples=16&refine; UsageError for another text."""
+        """The planner of a name such as dreamshard:mine.safetensors?samples=16&refine; UsageError for other texts."""
         return type(self)(name=text, **policy_options(self.kind.planner, self.numbers, text))
 
     def solve(self, search: Search) -> Solution:
-        """The best placement of the policy; NoPlanFound where tables find no room. An iteration is a placement.
+        """Return the best placement of the policy; NoPlanFound if tables find no room. An iteration is a placement.
 
         Raises:
             UsageError: the policy cannot be read, or was trained for another device.
@@ -80,7 +79,7 @@ class PolicyPlanner(SearchPlanner):
         return plan_by_policy(search, network, self.name, note, samples=self.samples, refine=self.refine, rules=rules)
 
     def _by_splits(self, search: Search, count: int) -> Solution:
-        """The best placement of a policy of what is split; local search from it, where that is asked for."""
+        """The best placement of a split policy, followed by local search if asked for."""
         kind = search.problem.cluster.device.kind
         policy = shipped_splits(kind) if self.policy is None else load_splits(self.policy)[0]
         found, draft = plan_by_splits(search, policy, self.name, count, whole=self.whole)
@@ -91,7 +90,7 @@ class PolicyPlanner(SearchPlanner):
         return found
 
     def _network(self, device: Device) -> tuple[PlacingNetwork, str]:
-        """The network for a device; and a note for a report where it was trained for another."""
+        """The network for a device, and a note for the report if it was trained for another device."""
         kind = self.kind
         if self.policy is not None:
             network, card = kind.load(kind.find(self.policy))
@@ -110,7 +109,7 @@ class PolicyPlanner(SearchPlanner):
 
 
 def is_trained_for(hardware: str, measured: str, device: Device) -> bool:
-    """Whether a policy that learned on a hardware, measured as `measured`, is one for a cluster's device."""
+    """Whether a policy that was trained on a hardware, measured as `measured`, is for a cluster's device."""
     return is_device("cuda" if hardware.partition(":")[0] == "cuda" else hardware, measured, device)
 
 
@@ -123,7 +122,7 @@ def _shipped(planner: type[PolicyPlanner], name: str) -> tuple[PlacingNetwork, P
 
 
 class PlacedItems(Protocol):
-    """Placements of the same items: target (episodes, items), NOWHERE where an item found no room."""
+    """Placements of the same items: target (episodes, items), NOWHERE if an item found no room."""
 
     @property
     def target(self) -> Ints:
@@ -132,14 +131,14 @@ class PlacedItems(Protocol):
 
 
 class Policy(Protocol):
-    """What places items, one after the other."""
+    """An object that places items, one after the other."""
 
     def order(self, items: ItemBatch) -> ItemBatch:
         """The items in the order in which they are placed."""
         ...
 
     def rollout(self, items: ItemBatch, count: int = 1, random: np.random.Generator | None = None) -> PlacedItems:
-        """So many placements of ordered items, drawn by `random`; greedy ones where it is None."""
+        """Make `count` placements of ordered items, drawn by `random`; greedy placements if it is None."""
         ...
 
 
@@ -147,10 +146,10 @@ def plan_by_policy(
     search: Search, policy: Policy, planner: str, note: str = "", *, samples: int = 0, refine: bool = False,
     rules: Sequence[ColumnSplitRule] = SPLITS,
 ) -> Solution:  # fmt: skip
-    """The best placement of a policy; NoPlanFound where tables find no room. An iteration is a placement.
+    """Return the best placement of a policy; NoPlanFound if tables find no room. An iteration is a placement.
 
-    planner: its name in reports. note: for a report, where the policy has none of its own to give. samples, refine: as
-    PolicyPlanner has them. rules: of what is split.
+    planner: its name in reports. note: for the report, unless the policy found no room. samples, refine: as in
+    PolicyPlanner. rules: the split rules.
     """
     drafts = _PolicyDrafts(search, policy, rules)
     with search.interruptible():
@@ -168,10 +167,10 @@ class _PolicyDrafts:
     def __init__(self, search: Search, policy: Policy, rules: Sequence[ColumnSplitRule]) -> None:
         self.search, self.policy, self.rules = search, policy, rules
         self.evaluator, self.problem = search.evaluator, search.problem
-        self.lost = False  # whether the policy placed nothing
+        self.lost = False  # whether no placement of the policy could be used
 
     def best(self, samples: int) -> Assignment | None:
-        """The best complete placement of greedy roll-outs and of samples; None where nothing finds room."""
+        """The best complete placement over greedy roll-outs and samples; None if nothing finds room."""
         items: ItemBatch | None = None
         found: Assignment | None = None
         dead: list[Assignment] = []
@@ -191,7 +190,7 @@ class _PolicyDrafts:
         return found if items is None else self._drawn(items, samples, found)
 
     def _items(self) -> Iterator[ItemBatch]:
-        """The items of each rule of what is split, in the order of placement; none twice."""
+        """The items of each split rule, in the order of placement, without repetitions."""
         seen: set[bytes] = set()
         size = len(self.problem.tables) * len(self.problem.capacity)
         for rule in self.rules[: FEW_RULES if size > LARGE else None]:
@@ -201,7 +200,7 @@ class _PolicyDrafts:
                 yield self.policy.order(items)
 
     def _drawn(self, items: ItemBatch, samples: int, found: Assignment | None) -> Assignment | None:
-        """The best of a placement and of those drawn from the policy."""
+        """The best of a placement and of placements drawn from the policy."""
         random, left = np.random.default_rng(self.search.seed), samples
         while left > 0 and not self.search.stop:
             count = min(left, max(1, AT_ONCE // items.devices))
@@ -213,13 +212,13 @@ class _PolicyDrafts:
         return found
 
     def _try(self, draft: Assignment | None, other: Assignment | None) -> Assignment | None:
-        """Try a placement; it, where it is the best yet or there is no other, or else the other."""
+        """Try a placement; returns it if it is the best yet or the only one, else the other placement."""
         best = self.search.total_s
         total = self.search.try_(draft.footprint(self.problem) if draft else None)
         return draft if draft is not None and (other is None or total < best) else other
 
     def _repaired(self, draft: Assignment) -> Assignment | None:
-        """The placement once what found no room has pushed smaller pieces away; None where that does not help."""
+        """Repair a placement: items without room push smaller pieces away; None if that leaves some without room."""
         devices = DeviceState(self.evaluator)
         for i in np.flatnonzero(draft.target != NOWHERE).tolist():
             devices.place(int(draft.piece[i]), int(draft.target[i]))
@@ -231,7 +230,7 @@ class _PolicyDrafts:
 
 
 def _complete(items: ItemBatch, target: Ints) -> Assignment | None:
-    """The plan of a roll-out, None where it came to a dead end."""
+    """The plan of a roll-out, or None if it came to a dead end."""
     draft = items.assignment(target)
     return draft if draft.complete else None
 

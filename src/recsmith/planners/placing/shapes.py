@@ -1,19 +1,19 @@
 """The environment in which splitting is an action: a table is split further, or placed, when its turn comes.
 
-A **shape** is one way to split a table: into so many equal column pieces, each on a single device. A table begins in
-the shape of the fewest pieces that together take little more than its cheapest shape (very wide tables are cheaper
-split), or of the fewest of all where memory is short, and each next shape has more pieces. Shapes have their turn in
-falling weight of a piece: the share of a device's load that it takes, or of its memory where that is large, so that
-what needs much room does not come last. At its turn a table goes on to its next shape, which has its turn later; or its
-pieces are placed.
+A **shape** is a split of a table into a number of equal column pieces, each on a single device. A table begins in the
+shape of the fewest pieces whose total cost is close to its cheapest shape's (very wide tables are cheaper split), or in
+the shape of the fewest pieces of all if memory is short. Each next shape has more pieces. Shapes have their turn in
+falling weight of a piece: its share of a device's load, or of its memory if that is large, so that pieces that need
+much room are not placed last. At its turn a table moves on to its next shape, whose turn comes later, or its pieces are
+placed.
 
-**Two kernels.** Whole tables may run beside split ones, column_wise, or in a kernel of their own, table_wise: where
-both are legal, which of the two is part of the action. On a CPU all run column_wise, because a second kernel was
-measured to take more than learned cost models say (docs/benchmarks/learned.md).
+**Two kernels.** Whole tables may share a kernel with split ones, column_wise, or run in one of their own, table_wise.
+If both are legal, the choice is part of the action. On a CPU all run column_wise, because a second kernel was measured
+to take longer than learned cost models predict (docs/benchmarks/learned.md).
 
 **Episodes** are many placements of the same tables side by side. A step is the turn of one shape: the episodes in which
-the table has it take part, the others wait. A device is masked where it has no room for a piece. Where none has, the
-table must be split further; where it cannot be, the episode has come to a dead end, and its piece stays NOWHERE.
+the table has this shape take part, the others wait. A device is masked if it has no room for a piece. If none has room,
+the table must be split further; if it cannot be, the episode has come to a dead end, and its piece stays NOWHERE.
 
 Legend: T tables, N tables that are placed, S shapes, D devices, E episodes, R episodes of a turn.
 """
@@ -29,20 +29,20 @@ from recsmith.planners.placing.items import KINDS, Draft, Singles
 from recsmith.planners.search.device_state import NOWHERE, Assignment
 from recsmith.problems import NO_PIECE, Problem
 
-AS_CHEAP = 1.25  # times the cheapest shape of a table: it begins in the coarsest shape that is as cheap
-FINER = 1.25  # times the pieces of a shape that the next one has at least
-MOST_SHAPES = 5  # of a table
+AS_CHEAP = 1.25  # times the seconds of a table's cheapest shape: it begins in the coarsest shape within this limit
+FINER = 1.25  # times the pieces of a shape: the next shape has at least as many
+MOST_SHAPES = 5  # most shapes of a table
 NO_SHAPE = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeBatch:
-    """Shapes (S,). bytes (S,): of one piece, on its device; open (S, D): devices that constraints leave to it, or None.
+    """Shapes (S,). bytes (S,): of one piece, on its device; open (S, D): devices that constraints allow it, or None.
 
-    place, count (S,): its table among those that are placed, and its pieces. option, plain (S,): the option that has
-    them, in the kernel of split tables, and in that of whole ones, where it is another. finer (S,): the next shape of
-    the table, or NO_SHAPE. first (N,): the shape in which each table begins. draft: all tables, with the places of
-    those that are placed before. table (N,): of the problem.
+    place, count (S,): its table's index among those that are placed, and its number of pieces. option, plain (S,): the
+    option with these pieces in the kernel of split tables, and that in the kernel of whole tables, if it is another.
+    finer (S,): the next shape of the table, or NO_SHAPE. first (N,): the shape in which each table begins. draft: all
+    tables; those that are placed before have their targets. table (N,): its index in the problem.
     """
 
     problem: Problem
@@ -59,12 +59,12 @@ class ShapeBatch:
 
     @property
     def free(self) -> Ints:
-        """Bytes that are left of devices (D,)."""
+        """Free bytes of devices (D,)."""
         return self.draft.free
 
     @property
     def devices(self) -> int:
-        """D."""
+        """The number of devices, D."""
         return len(self.draft.free)
 
     def ordered(self, seconds: Floats, weight: Floats, *, whole: bool = False, coarse: bool = False) -> "ShapeBatch":
@@ -89,9 +89,9 @@ class ShapeBatch:
         return self._sorted(np.array(kept, dtype=np.int64), np.array(finer, dtype=np.int64), weight)
 
     def _sorted(self, kept: Ints, finer: Ints, weight: Floats) -> "ShapeBatch":
-        """Some shapes in falling weight, finer ones of a table behind coarser ones."""
+        """The kept shapes in falling weight, finer shapes of a table after coarser ones."""
         weight = weight[kept]
-        for s in np.flatnonzero(finer != NO_SHAPE).tolist():  # chains stand one after the other, coarse shapes first
+        for s in np.flatnonzero(finer != NO_SHAPE).tolist():  # each chain is contiguous, coarse shapes first
             weight[finer[s]] = min(weight[finer[s]], weight[s])
         order = np.lexsort((np.arange(len(kept)), -weight))
         turn = np.empty(len(order), dtype=np.int64)
@@ -106,7 +106,7 @@ class ShapeBatch:
         )  # fmt: skip
 
     def assignment(self, shape: Ints, plain: Bools, target: Ints) -> Assignment:
-        """The plan in which tables have shapes (N,), in a kernel (N,), and their pieces targets (N, most)."""
+        """The plan in which tables have these shapes (N,) and kernels (N,), and pieces these targets (N, most)."""
         choice = self.draft.assignment.option.copy()
         choice[self.table] = np.where(plain, self.plain[shape], self.option[shape])
         made = Assignment.of(self.problem, choice)
@@ -119,9 +119,9 @@ class ShapeBatch:
 
 
 def shapes_of(problem: Problem, evaluator: Evaluator) -> ShapeBatch | None:
-    """All shapes of a problem, table by table, coarse ones first; None where a table placed before finds no room.
+    """All shapes of a problem, table by table, coarse ones first; None if a table placed before finds no room.
 
-    evaluator: of the cost model by which other tables are placed before.
+    evaluator: of the cost model that decides where other tables are placed before.
     """
     singles, options = Singles.of(problem), problem.options
     own = np.flatnonzero(singles.option)
@@ -150,9 +150,9 @@ def shapes_of(problem: Problem, evaluator: Evaluator) -> ShapeBatch | None:
 
 
 class SplitEpisodes:
-    """E placements under way. shape, plain (E, N): of each table, and whether it is in the kernel of whole tables.
+    """E placements in progress. shape, plain (E, N): of each table, and whether it is in the kernel of whole tables.
 
-    target (E, N, most): of its pieces, NOWHERE before. free (E, D): bytes left. dead (E,): whether some piece found no
+    target (E, N, most): of its pieces, NOWHERE before. free (E, D): free bytes. dead (E,): whether some piece found no
     room.
     """
 
@@ -174,12 +174,12 @@ class SplitEpisodes:
         return room if self.shapes.open is None else room & self.shapes.open[s]
 
     def split(self, s: int, rows: Ints) -> None:
-        """The table of shape s goes on to its next shape in some episodes."""
+        """Move the table of shape s on to its next shape in some episodes."""
         assert self.shapes.finer[s] != NO_SHAPE, "it cannot be split further"
         self.shape[rows, self.shapes.place[s]] = self.shapes.finer[s]
 
     def put(self, s: int, piece: int, rows: Ints, device: Ints) -> Bools:
-        """Put a piece of shape s on a device (R,) in some episodes; whether it had room there (R,)."""
+        """Place a piece of shape s on a device (R,) in some episodes; returns whether the device had room (R,)."""
         fits = self.room(s, rows)[np.arange(len(rows)), device]
         there = rows[fits]
         self.free[there, device[fits]] -= self.shapes.bytes[s]

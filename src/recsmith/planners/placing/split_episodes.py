@@ -1,8 +1,8 @@
 """Episodes in which splitting is an action, many side by side.
 
-At the turn of a shape (shapes.py) its table is split further, or its pieces are placed. Whether it is split, a policy
-says (split_policy.py), or whoever plays. A piece goes to the device, in the kernel, where the phases of the step grow
-least, relative to what is expected of each (as in planners/search/device_state.py): the cost model says that.
+At the turn of a shape (shapes.py) its table is split further, or its pieces are placed. A policy (split_policy.py) or
+the caller's own function decides whether it is split. A piece is placed on the device, in the kernel, where the phases
+of the step grow least by the cost model, relative to the expected load of each (as in planners/search/device_state.py).
 
 Legend: S shapes, D devices, E episodes, R episodes of a turn, F phases, G fusion groups (g: those open to a piece),
 k work terms, V decisions.
@@ -21,15 +21,15 @@ from recsmith.planners.search.device_state import BALANCE, NOWHERE, QUANTUM
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
 from recsmith.problems import Footprint
 
-ROOM = 1.08  # times the bytes of what is not placed, that devices must have left for a table to be split further
-HEAVY = 0.5  # of a device's memory, from which a piece has its turn by the memory that it needs
-FIRST_PACE = 0.7  # seconds of pieces together over those of each alone, before any is placed
-LEAST, MOST = 2.0**-12, 2.0**12  # what logarithms of figures are cut at
-STIR = 0.1  # spread of the logarithm of a device's score in stirred episodes
+ROOM = 1.08  # times the bytes of unplaced tables that devices must have free before a table is split further
+HEAVY = 0.5  # share of a device's memory from which on a piece has its turn by the memory that it needs
+FIRST_PACE = 0.7  # seconds of pieces together over the sum of each alone, assumed before any is placed
+LEAST, MOST = 2.0**-12, 2.0**12  # logarithms of figures are taken within these limits
+STIR = 0.1  # standard deviation of the logarithm of a device's score in perturbed episodes
 
 
 class Decisions(NamedTuple):
-    """What was decided freely (V,): in which episode, of which shape, whether it was split further, what was seen."""
+    """Free decisions (V,): in which episode, for which shape, whether it was split further, and what the policy saw."""
 
     episode: Ints
     shape: Ints
@@ -38,7 +38,7 @@ class Decisions(NamedTuple):
 
 
 class PricedShapes:
-    """What a cost model says of the shapes of a problem, in the order of their turns.
+    """The shapes of a problem, in the order of their turns, priced by a cost model.
 
     terms (S, k): of a piece. group (S, 2): fusion groups of the kernels that are open to it. phase (F, S): seconds of a
     piece alone. before: placed pieces. figures (S, FIGURES): what the policy sees of them.
@@ -71,7 +71,7 @@ class PricedShapes:
         self.figures = self._figures()
 
     def _figures(self) -> Floats:
-        """What the policy sees of shapes (S, FIGURES) that is the same in all episodes; the rest is 0."""
+        """The figures of shapes (S, FIGURES) that are the same in all episodes; the others are 0."""
         shapes, devices = self.shapes, self.shapes.devices
         share, count = self.alone * devices / self.total, shapes.count
         cost = np.maximum(count * self.alone, LEAST_LOAD)
@@ -88,12 +88,12 @@ class PricedShapes:
         return seen
 
     def play(self, count: int, decide: Decide, stir: np.random.Generator | None = None) -> "EndedEpisodes":
-        """So many episodes, as `decide` says. stir: draws by which all but the first place pieces otherwise."""
+        """Play `count` episodes with `decide`. stir: draws that perturb placements in all episodes but the first."""
         return _Playing(self, count, decide, stir).run()
 
 
 def _weight(shapes: ShapeBatch, alone: Floats) -> Floats:
-    """The share of a device's load that a piece of each shape takes (S,), or of its memory, where that is large."""
+    """The share of a device's load that a piece of each shape takes (S,), or of its memory if that share is large."""
     least = np.full(len(shapes.table), np.inf)
     np.minimum.at(least, shapes.place, alone * shapes.count)
     load = alone * shapes.devices / max(float(least.sum()), LEAST_LOAD)
@@ -103,7 +103,7 @@ def _weight(shapes: ShapeBatch, alone: Floats) -> Floats:
 
 
 class EndedEpisodes(NamedTuple):
-    """Episodes that have ended: their seconds of the step (E,), infinite for dead ends, and what was decided."""
+    """Episodes that have ended: their seconds of the step (E,), infinite for dead ends, and their decisions."""
 
     episodes: SplitEpisodes
     step_s: Floats
@@ -115,17 +115,17 @@ class EndedEpisodes(NamedTuple):
         return int(self.step_s.argmin())
 
     def made_in(self, episode: int) -> Decisions:
-        """What was decided in an episode."""
+        """The decisions of one episode."""
         mine = np.flatnonzero(self.decisions.episode == episode)
         made = self.decisions
         return Decisions(made.episode[mine], made.shape[mine], made.split[mine], made.figures[mine])
 
 
 class _Playing:
-    """Episodes under way. sums (E, G, D, k), group_load (E, G, F, D), load (E, F, D): of devices. left (E,): seconds.
+    """Episodes in progress. sums (E, G, D, k), group_load (E, G, F, D), load (E, F, D): of devices. left (E,): seconds.
 
-    split, seen (E, S), (E, S, FIGURES): what was decided freely, 1 for splitting further and 0 for not, -1 where
-    nothing was; and what was seen.
+    split, seen (E, S), (E, S, FIGURES): free decisions, 1 for splitting further and 0 for not, -1 if there was none;
+    and what the policy saw.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class _Playing:
         self.seen = np.zeros((count, len(priced.alone), FIGURES))
 
     def run(self) -> EndedEpisodes:
-        """All turns."""
+        """Play all turns."""
         shapes, episodes = self.priced.shapes, self.episodes
         for s in range(len(shapes.count)):
             rows = episodes.turn(s)
@@ -160,7 +160,7 @@ class _Playing:
         return self._ended()
 
     def _best(self, s: int, rows: Ints) -> "_Best":
-        """Where a piece of shape s goes in some episodes, and what devices take then."""
+        """The best place for a piece of shape s in some episodes, and the seconds of groups and devices with it."""
         priced, devices = self.priced, self.priced.shapes.devices
         group = priced.group[s] if priced.group[s, 0] != priced.group[s, 1] else priced.group[s, :1]
         room, each = self.episodes.room(s, rows), rows[:, None]
@@ -175,19 +175,19 @@ class _Playing:
         return _Best(group[g], device, after[each, g, :, device], load[each, g, :, device], room)
 
     def _stirred(self, rows: Ints, groups: int) -> Floats:
-        """What scores of devices are multiplied by (R, g, D)."""
+        """Random factors for the scores of devices (R, g, D); 1 in the first episode."""
         assert self.stir is not None, "episodes are stirred"
         drawn = self.stir.standard_normal((groups, len(rows), self.priced.shapes.devices)).swapaxes(0, 1)
         return exp(STIR * np.where(rows[:, None, None] == 0, 0.0, drawn))
 
     def _growth(self, before: Floats, after: Floats) -> Floats:
-        """How much the powers of phases grow (R, g, D), relative to what is expected of each."""
+        """How much the powers of phases grow (R, g, D), relative to the expected load of each."""
         expected = self.priced.expected[:, None]
         growth = power(after / expected, BALANCE) - power(before / expected, BALANCE)
         return (expected * growth).sum(axis=-2) / self.priced.expected.sum()
 
     def _split(self, s: int, rows: Ints, best: "_Best") -> tuple[Ints, "_Best"]:
-        """The table of shape s goes on to its next shape in some episodes; the episodes in which it does not."""
+        """Move the table of shape s on to its next shape in some episodes; returns the episodes in which it stays."""
         must = np.logical_not(best.room.any(axis=1))
         may = self._may(s, rows)
         figures = self._figures(s, rows, best)
@@ -207,11 +207,11 @@ class _Playing:
         return int(shapes.count[finer] * shapes.bytes[finer] - shapes.count[s] * shapes.bytes[s])
 
     def _may(self, s: int, rows: Ints) -> Bools:
-        """The episodes whose devices have the room for it that the table of shape s is split further (R,)."""
+        """Whether an episode's devices have room enough for splitting the table of shape s further (R,)."""
         return self.episodes.free[rows].sum(axis=1) >= ROOM * (self.need[rows] + self._more(s))
 
     def _put(self, s: int, piece: int, rows: Ints, best: "_Best") -> None:
-        """Put a piece of shape s where it goes."""
+        """Place a piece of shape s on its best device."""
         shapes, there = self.priced.shapes, self.episodes.put(s, piece, rows, best.device)
         r, d, g = rows[there], best.device[there], best.group[there]
         self.episodes.plain[r, shapes.place[s]] = (g == self.priced.group[s, 1]) & (g != self.priced.group[s, 0])
@@ -222,7 +222,7 @@ class _Playing:
         self.need[rows] -= shapes.bytes[s]
 
     def _figures(self, s: int, rows: Ints, best: "_Best") -> Floats:
-        """What the policy sees (R, FIGURES) at the turn of shape s."""
+        """The figures (R, FIGURES) that the policy sees at the turn of shape s."""
         priced = self.priced
         load, left = self.load[rows].sum(axis=1), self.left[rows]
         held, placed = load.sum(axis=1), np.maximum(priced.total - left, LEAST_LOAD)
@@ -239,7 +239,7 @@ class _Playing:
         return seen
 
     def _ended(self) -> EndedEpisodes:
-        """The episodes, once every table has had its turn."""
+        """The ended episodes, after the turns of all tables."""
         shared = phase_seconds(self.priced.evaluator, self.priced.evaluator.shared).sum(axis=0)  # (G,)
         step = self.load.max(axis=2).sum(axis=1) + matmul(self.used, shared)
         episode, shape = np.nonzero(self.split >= 0)
@@ -248,7 +248,7 @@ class _Playing:
 
 
 class _Best(NamedTuple):
-    """Where a piece goes in episodes (R,): group, device; seconds (R, F) of the group and the device then.
+    """The best place for a piece in episodes (R,): group, device; seconds (R, F) of that group and device with it.
 
     room (R, D): the devices that have room for it.
     """
@@ -260,7 +260,7 @@ class _Best(NamedTuple):
     room: Bools
 
     def at(self, some: Ints) -> "_Best":
-        """Of some of the episodes."""
+        """The places for some of the episodes."""
         return _Best(self.group[some], self.device[some], self.after[some], self.load[some], self.room[some])
 
 

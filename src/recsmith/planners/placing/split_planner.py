@@ -1,8 +1,8 @@
-"""Plans by a policy of what is split: the cost model says where pieces go, and which of many episodes is best.
+"""Plans made by a split policy: the cost model decides where pieces are placed, and which of many episodes is best.
 
-The first episode splits as the policy finds likelier, the others as it is drawn from the policy. Where nothing can be
-split, or nothing may be, there is nothing to decide; then the others place pieces a little otherwise. Where every
-episode came to a dead end, tables go longest first instead, and the report says so.
+The first episode takes the likelier decisions of the policy, the others draw theirs. If no table can or may be split,
+there is nothing to decide, so the other episodes perturb the placement of pieces instead. If every episode came to a
+dead end, tables are placed longest first, and the report says so.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from recsmith.planners.placing.split_policy import SplitPolicy
 from recsmith.planners.protocol import Search, Solution
 from recsmith.planners.search.device_state import Assignment
 
-LARGE = 60_000  # tables times devices beyond which there is one episode
-AT_ONCE = 256  # episodes side by side: bounds the memory that they take
+LARGE = 60_000  # tables times devices beyond which there is only one episode
+AT_ONCE = 256  # episodes side by side: bounds their memory
 
 
 def plan_by_splits(
     search: Search, policy: SplitPolicy, planner: str, count: int, *, whole: bool = False
 ) -> tuple[Solution, Assignment | None]:
-    """The plan of the best of so many episodes, and its draft; NoPlanFound where tables find no room.
+    """Return the plan of the best of `count` episodes, and its draft; NoPlanFound if tables find no room.
 
-    planner: its name in reports. whole: what fits a device is not split. An iteration is up to AT_ONCE episodes.
+    planner: its name in reports. whole: tables that fit a device stay whole. An iteration is up to AT_ONCE episodes.
     """
     best, note = None, ""
     with search.interruptible():
@@ -45,7 +45,7 @@ def plan_by_splits(
 
 
 def _episodes(search: Search, policy: SplitPolicy, count: int, *, whole: bool) -> Iterator[EndedEpisodes]:
-    """All episodes, AT_ONCE side by side."""
+    """Play all episodes, AT_ONCE of them side by side."""
     shapes = shapes_of(search.problem, search.evaluator)
     if shapes is None:
         return

@@ -1,10 +1,10 @@
-"""The policy of what is split: the log-odds that a table is split further at its turn; and its files.
+"""The split policy: the log-odds that a table is split further at its turn; and its files.
 
     figures of a turn, all relative -> two layers -> the log-odds of splitting further
 
-It sees loads, shares and room as the cost model says of them, relative to an even share, and no device by itself. So
-one policy serves any number of devices and tables, and any cost model. Training has the same formula in PyTorch
-(learning/policies/splits.py); a test holds them together.
+It sees loads, shares and room as the cost model predicts them, relative to an even share, and no single device. So one
+policy serves any number of devices and tables, and any cost model. learning/policies/splits.py trains the same formula
+in PyTorch; a test checks that both agree.
 
 Legend: V decisions, R episodes.
 """
@@ -28,7 +28,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "split0": (HIDDEN, FIGURES), "split0_bias": (HIDDEN,), "split1": (1, HIDDEN), "split1_bias": (1,),
 }  # fmt: skip
 SCHEMA, MADE_BY, PREFIX = "recsmith/splits-card/1", "recsmith learn splits", "splits-"
-OF_KIND = {"cuda": "simulated-h100", "cpu": "cpu"}  # the policy that ships for a kind of device
+OF_KIND = {"cuda": "simulated-h100", "cpu": "cpu"}  # the shipped policy for a kind of device
 
 
 Decide = Callable[[Ints, int, Floats], Bools]
@@ -37,17 +37,17 @@ Decide = Callable[[Ints, int, Floats], Bools]
 
 @dataclass(frozen=True)
 class SplitPolicy:
-    """Its weights, by the names of SHAPES."""
+    """A split policy: its weights, by the names of SHAPES."""
 
     tensors: dict[str, Floats] = field(repr=False)
 
     def log_odds(self, figures: Floats) -> Floats:
-        """Log-odds (V,) of splitting further at decisions (V, FIGURES)."""
+        """Log-odds (V,) of splitting further, for decisions (V, FIGURES)."""
         hidden = np.maximum(matmul(figures, self.tensors["split0"].T) + self.tensors["split0_bias"], 0.0)
         return matmul(hidden, self.tensors["split1"][0]) + self.tensors["split1_bias"][0]
 
     def drawn(self, random: np.random.Generator, *, likeliest: bool = False) -> Decide:
-        """Decisions as the policy draws them. likeliest: the first episode decides as is likelier."""
+        """Decisions drawn from the policy. likeliest: the first episode takes the likelier decision instead."""
 
         def decide(rows: Ints, _: int, figures: Floats) -> Bools:
             chance = random.logistic(size=len(rows))
@@ -58,11 +58,12 @@ class SplitPolicy:
 
 @noun
 class SplitCard:
-    """What a policy of what is split learned on. cost_model: which priced its placements; nothing is measured.
+    """What a split policy was trained on. cost_model: which priced its placements; nothing is measured.
 
-    sizes: of the training tasks, as 4x50. tasks, task_seed: of training. seed: of weights and draws. judged: tasks of
-    unseen tables. ahead: the mean share of longest-first's step that the best of 8 episodes saves on them, by the
-    cost model. own: file or folder of the tables, and digest: of them; None of both where they are the shared pool's.
+    sizes: of the training tasks, as 4x50. tasks, task_seed: of training. seed: of weights and draws. judged: number of
+    tasks of unseen tables. ahead: the mean share of longest-first's step that the best of 8 episodes saves on them, by
+    the cost model. own: file or folder of the tables, and digest: their digest; both None if the tables are the shared
+    pool's.
     """
 
     cost_model: str
@@ -79,16 +80,16 @@ class SplitCard:
 
 
 def save_splits(target: str, policy: SplitPolicy, card: SplitCard) -> None:
-    """Write a policy and its card: whole or not at all."""
+    """Write a policy and its card; the file is written completely or not at all."""
     write_weights(target, policy.tensors, {"schema": SCHEMA, **encode(card)})
 
 
 def load_splits(name: str) -> tuple[SplitPolicy, SplitCard]:
-    """The policy of a file, or of a name that ships.
+    """The policy of a file, or a shipped policy by its name.
 
     Raises:
-        UsageError: there is none of that name, or it cannot be read.
-        CorruptFile: it is damaged, of another schema, or holds what no training writes.
+        UsageError: there is no policy of that name, or it cannot be read.
+        CorruptFile: the file is damaged, has another schema, or holds values that no training writes.
     """
     names = [each.removeprefix(PREFIX) for each in shipped() if each.startswith(PREFIX)]
     path: Path = find_weights(name, "policy of what is split", MADE_BY, names, PREFIX)
@@ -103,5 +104,5 @@ def load_splits(name: str) -> tuple[SplitPolicy, SplitCard]:
 
 @lru_cache
 def shipped_splits(kind: Literal["cuda", "cpu"]) -> SplitPolicy:
-    """The policy that ships for a kind of device."""
+    """The shipped policy for a kind of device."""
     return load_splits(OF_KIND[kind])[0]

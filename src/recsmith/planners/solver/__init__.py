@@ -1,4 +1,4 @@
-"""The whole space of a small problem, enumerated or given to CP-SAT of OR-Tools."""
+"""Planners' use of a problem's whole space, if it is small: enumeration, and CP-SAT of OR-Tools."""
 
 from recsmith._install import has_solver as is_installed
 

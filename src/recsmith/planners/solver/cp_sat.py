@@ -1,8 +1,8 @@
 # pyright: basic
 """Runs of CP-SAT on a model: from a plan, to better plans and a bound.
 
-One worker, a fixed seed, and limits in the solver's own measure of work: what it finds is the same on every machine.
-Reductions of its presolve that lose plans are off: release 9.15 calls models impossible that are not (decisions/0006).
+One worker, a fixed seed, and limits in the solver's own measure of work make the outcome the same on every machine.
+Presolve reductions that lose plans are off: release 9.15 reports solvable models as impossible (decisions/0006).
 
 Legend: N slots (cp_sat_variables.py), W ranks.
 """
@@ -27,8 +27,9 @@ SETTINGS = {"num_workers": 1, "random_seed": 0, "keep_all_feasible_solutions_in_
 class SolverRun:
     """How a run ended.
 
-    best: the pieces of the last plan, without those of fixed tables. proven: no plan is better. impossible: there is
-    no plan. bound_s: no plan takes less. spent: deterministic seconds, about as long as those of the clock.
+    best: the pieces of the last plan, without those of fixed tables. proven: whether it is proved that no plan is
+    better. impossible: whether it is proved that there is no plan. bound_s: lower bound on any plan. spent:
+    deterministic seconds, about as long as those of the clock.
     """
 
     best: Footprint | None
@@ -53,7 +54,7 @@ def solve(space: SpaceModel, settings: dict[str, Any], on_plan: Callable[[Footpr
 
 
 def start_from(space: SpaceModel, footprint: Footprint) -> None:
-    """Hint at a plan of all tables; the solver first works out what it means for every variable."""
+    """Hint at a plan of all tables; the solver first completes the hint to a value for every variable."""
     variables = space.variables
     filled = _slots_of(space, footprint)
     chosen = {int(variables.layout[slot]) for slot in filled}
@@ -67,7 +68,7 @@ def start_from(space: SpaceModel, footprint: Footprint) -> None:
 
 
 class _PlanCallback(cp_model.CpSolverSolutionCallback):
-    """Hands each solution on as a plan."""
+    """Passes each solution on as a plan."""
 
     def __init__(self, space: SpaceModel, on_plan: Callable[[Footprint], bool]) -> None:
         super().__init__()
@@ -94,14 +95,14 @@ def _solver(settings: dict[str, Any]) -> cp_model.CpSolver:
 
 
 def _hint(space: SpaceModel, values: dict[int, int]) -> None:
-    """Hints by index of the variable, in place of earlier ones."""
+    """Set hints by index of the variable, in place of earlier ones."""
     space.model.clear_hints()
     for index, value in values.items():
         space.model.add_hint(space.model.get_int_var_from_proto_index(index), value)
 
 
 def _slots_of(space: SpaceModel, footprint: Footprint) -> set[int]:
-    """Slots that hold a plan's columns; a layout that the model has not is replaced by another on the same targets."""
+    """Slots that hold a plan's columns; a layout that the model lacks is replaced by another on the same targets."""
     layouts, variables = space.shares.layouts, space.variables
     slot_of: list[dict[tuple[int, int], int]] = [{} for _ in layouts]  # by target and columns
     for slot, key in enumerate(zip(variables.target.tolist(), variables.columns.tolist(), strict=True)):
@@ -119,7 +120,7 @@ def _slots_of(space: SpaceModel, footprint: Footprint) -> set[int]:
 
 
 def _ordered_targets(space: SpaceModel, footprint: Footprint) -> Ints:
-    """Targets of a plan's pieces, with interchangeable ranks in the order that the model asks for."""
+    """Targets of a plan's pieces, with interchangeable ranks in the order that the model demands."""
     if space.order is None:
         return footprint.target
     modes, columns = space.problem.modes, np.zeros(len(space.problem.capacity), dtype=np.int64)

@@ -1,11 +1,11 @@
-"""A problem's whole space as a model of integers for CP-SAT of OR-Tools, and its objective: the time of the step.
+"""A problem's whole space as an integer model for CP-SAT of OR-Tools, and its objective: the time of the step.
 
-Which plans it holds is for cp_sat_variables.py to say. Time counts in whole ticks, phase by phase: a tick is 2^-30 of
+cp_sat_variables.py defines which plans the model holds. Time counts in whole ticks, phase by phase: a tick is 2^-30 of
 the best plan known. Seconds are always rounded down to ticks, so a bound of the integers is a bound of the seconds. In
-each phase, a rank takes the largest of its linear pieces, group by group, and a group in use takes its opening on top;
-a phase ends with its slowest rank. Two kinds of constraint lose no best plan and make the proof shorter: a group that
-is closed on a rank carries nothing there, and one that is open no more than a plan may take (`_group_load`); and the
-pieces of a table, in the mean, end in time (`_add_means`).
+each phase, a rank takes the largest of its linear pieces, group by group, and each group in use adds its opening; a
+phase ends with its slowest rank. Two kinds of constraint lose no best plan and shorten the proof. First, a group that
+is closed on a rank carries nothing there, and an open one no more than a plan may take (`_group_load`). Second, the
+pieces of a table end in time on average (`_add_means`).
 
 Legend: T tables, L layouts, S shares, N slots, W ranks, G fusion groups, F phases, J linear pieces of a phase.
 """
@@ -22,15 +22,15 @@ from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.planners.solver.placed_tables import FixedTables
 from recsmith.sharding.coverage import first_rank, last_rank
 
-TICKS = 2**30  # ticks in the best plan known: rounding loses a tick for each piece of a rank, so gaps of about 1e-8
-ROUNDING = 1e-12  # relative, of floating-point sums (about 1e-15 a term): taken off before seconds are rounded down
+TICKS = 2**30  # ticks in the best plan known: rounding loses one tick for each piece of a rank, so gaps of about 1e-8
+ROUNDING = 1e-12  # relative, above rounding errors of sums (about 1e-15 a term): subtracted before rounding down
 
 
 class SpaceModel:
-    """The plans of a space: those of at most total_s and at least bound_s seconds, the least first; or any for None.
+    """The plans of a space with at most total_s and at least bound_s seconds, minimised; all plans if total_s is None.
 
     fixed: tables whose placement is given; shares then hold the other tables only. tick_s: seconds of the objective's
-    unit, 0 without an objective. order: which of several equal plans the model has; None where it has all of them.
+    unit, 0 without an objective. order: which of several equal plans the model has; None if it has all of them.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class SpaceModel:
 
 
 def _allowed(shares: Shares, fixed: FixedTables) -> Bools:
-    """Which shares (S,) may be beside the fixed tables."""
+    """Which shares (S,) may be combined with the fixed tables."""
     return np.array([fixed.allows(layout.shared_width) for layout in shares.layouts], dtype=bool)[shares.layout]
 
 
 def _short_enough(evaluator: Evaluator, shares: Shares, total_s: float) -> Bools:
-    """Which shares (S,) may be in a plan of at most total_s: alone they take no longer."""
+    """Which shares (S,) may be in a plan of at most total_s: those that alone take no longer."""
     alone = evaluator.loads(shares.terms).sum(axis=0) + evaluator.shared.sum(axis=1)[shares.group]
     return alone <= total_s * (1 + ROUNDING)
 
@@ -71,8 +71,8 @@ def _short_enough(evaluator: Evaluator, shares: Shares, total_s: float) -> Bools
 class StepObjective:
     """The time of the step as a sum of integer variables, one for the end of each phase.
 
-    group (N,): fusion group of each slot. used: for each group that may be, a variable that is 1 where a table is in
-    it. tick_s: seconds of a tick.
+    group (N,): fusion group of each slot. used: for each possible group, a variable that is 1 if a table is in it.
+    tick_s: seconds of a tick.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class StepObjective:
         costs = self.ticks(self.linear_pieces.slopes[phase] @ shares.terms.T)[:, self.variables.share]  # (J, N)
         for group in self.used:
             size = int(self.evaluator.problem.modes.coverage[self.evaluator.group == group].min())
-            for block in range(self.world // size):  # of ranks that hold the same of this group
+            for block in range(self.world // size):  # blocks of ranks that hold the same of this group
                 first, last = first_rank(block, size), last_rank(block, size)
                 slots = (self.group == group) & self.variables.covers[first]
                 load = self._group_load(group, phase, costs, slots, first, size)
@@ -127,7 +127,7 @@ class StepObjective:
         return loads, everywhere
 
     def _group_load(self, group: int, phase: int, costs: Ints, slots: Bools, first: int, size: int) -> Sum:
-        """Time of a group on a block of ranks: its largest linear piece, and its opening where it is open."""
+        """Time of a group on a block of ranks: its largest linear piece, and its opening if the group is open there."""
         variables, sums = self.variables, self.fixed.sums[group, first]
         base = self.ticks(self.linear_pieces.slopes[phase] @ sums)  # (J,), of the fixed tables
         opening = int(self.ticks(self.linear_pieces.opening)[phase])
@@ -152,7 +152,7 @@ class StepObjective:
         return [*load, (is_open, opening)]
 
     def _is_open(self, group: int, slots: Bools) -> cp_model.IntVar:
-        """Whether a group fills any of its slots (N,) on a rank; for one that spans the world, whether it is used."""
+        """Whether a group fills any of its slots (N,) on a rank; for groups that span the world, whether it is used."""
         variables = self.variables
         if (variables.coverage[slots] == self.world).all():
             return self.used[group]
@@ -163,9 +163,9 @@ class StepObjective:
         return is_open
 
     def _add_means(self, phase: int, others: Sum) -> None:
-        """No piece ends later than the phase, alone beside what every rank carries; so neither does a table's mean.
+        """No piece, added to what every rank carries, outlasts the phase; so neither does the mean of a table's pieces.
 
-        The mean is over the table's columns; pieces that span the world are in what every rank carries.
+        The mean is weighted by columns; pieces that span the world are part of what every rank carries.
         """
         variables, shares = self.variables, self.variables.shares
         alone = self.linear_pieces.loads(shares.terms)[phase] * shares.columns / variables.layout_dim[shares.layout]

@@ -1,9 +1,9 @@
-"""The plans of a model for CP-SAT: each table's layout, the slots that hold its columns, and what makes them legal.
+"""The plans of a model for CP-SAT: each table's layout, the slots that hold its columns, and the rules of legal plans.
 
-A *slot* is a share (layouts.py) on one of the targets where its layout may have it. A model has one variable of 0 or 1
-for each layout (chosen or not) and for each slot (filled or not). Where a layout has a single target, only the share
-with all columns can be there, and the slot's variable is the layout's own. A solution is a legal plan where all columns
-are placed, widths agree, memory suffices, and the constraints are kept.
+A *slot* is a share (layouts.py) on one of the targets that its layout allows. A model has one variable of 0 or 1 for
+each layout (chosen or not) and for each slot (filled or not). If a layout has a single target, only the share with all
+columns can be there, and the slot's variable is the layout's own. A solution is a legal plan if all columns are placed,
+widths agree, memory suffices, and the constraints are kept.
 
 Legend: T tables, L layouts, S shares, N slots, W ranks, H hosts.
 """
@@ -63,7 +63,7 @@ class PlanVariables:
         return share, target
 
     def weighted(self, slots: Bools, weights: Ints | None = None) -> Sum:
-        """Some slots (N,), each times its weight (N,) or 1."""
+        """The selected slots (N,), each times its weight (N,) or 1."""
         selected = np.flatnonzero(slots)
         weight = np.ones_like(selected) if weights is None else weights[selected]
         return [(self.filled[slot], w) for slot, w in zip(selected.tolist(), weight.tolist(), strict=True)]
@@ -73,7 +73,7 @@ class PlanVariables:
         return [(self.one, int(value))] if value else []
 
     def any_chosen(self, layouts: Bools) -> cp_model.IntVar:
-        """A variable that is 1 where any table takes one of these layouts (L,)."""
+        """A variable that is 1 if any table takes one of these layouts (L,)."""
         any_ = self.model.new_bool_var("")
         for table in np.unique(self.layout_table[layouts]).tolist():
             own = np.flatnonzero(layouts & (self.layout_table == table)).tolist()
@@ -81,13 +81,13 @@ class PlanVariables:
         return any_
 
     def limit(self, weighted: Sum, at_most: int, at_least: int = cp_model.INT_MIN) -> None:
-        """Constrain a sum."""
+        """Constrain a sum to at most, and at least, these values."""
         self.model.add_linear_constraint(total(weighted), at_least, at_most)
 
 
 def total(weighted: Sum) -> cp_model.LinearExpr:
-    """A sum as OR-Tools takes it."""
-    expressions = cast(Any, cp_model.LinearExpr)  # its stubs leave types out
+    """A sum as an expression of OR-Tools."""
+    expressions = cast(Any, cp_model.LinearExpr)  # its stubs lack some types
     return expressions.weighted_sum([variable for variable, _ in weighted], [weight for _, weight in weighted])
 
 
@@ -96,14 +96,14 @@ def total(weighted: Sum) -> cp_model.LinearExpr:
 
 @dataclass(frozen=True, slots=True)
 class RankOrder:
-    """Which of equal plans counts: in each run of equal ranks, earlier ones hold no fewer columns of one table."""
+    """Which of equal plans is kept: in each run of equal ranks, earlier ranks hold no fewer columns of one table."""
 
     table: int
     runs: tuple[tuple[int, ...], ...]
 
 
 def add_placement(variables: PlanVariables, fixed: FixedTables) -> None:
-    """The constraints of a legal plan of all tables that are not fixed, beside those that are."""
+    """Add the constraints of a legal plan of all tables that are not fixed, given those that are."""
     _place_all_columns(variables, np.flatnonzero(~fixed.tables).tolist())
     _agree_on_widths(variables)
     _keep_memory(variables, fixed)
@@ -119,7 +119,7 @@ def rank_order(evaluator: Evaluator, variables: PlanVariables) -> RankOrder:
 
 
 def add_rank_order(variables: PlanVariables, order: RankOrder) -> None:
-    """Of plans that differ only in the order of interchangeable ranks, leave one or few."""
+    """Keep one or few of the plans that differ only in the order of interchangeable ranks."""
     ordered = (variables.coverage == 1) & (variables.table == order.table)
     for run in order.runs:
         for rank, after in pairwise(run):
@@ -129,7 +129,7 @@ def add_rank_order(variables: PlanVariables, order: RankOrder) -> None:
 
 
 def _interchangeable_ranks(problem: Problem, shares: Shares) -> tuple[tuple[int, ...], ...]:
-    """Ranks of a host that are as large; without the host's last one where tails weigh other than heads."""
+    """Runs of a host's ranks with equal capacity and open tables; its last rank is apart if tails differ from heads."""
     capacity, local = problem.capacity.tolist(), problem.cluster.local_world_size
     marks = rank_marks(problem)
     tails = bool((shares.head != shares.tail).any())
@@ -141,7 +141,7 @@ def _interchangeable_ranks(problem: Problem, shares: Shares) -> tuple[tuple[int,
 
 
 def _place_all_columns(variables: PlanVariables, tables: list[int]) -> None:
-    """Each table takes one layout, whose filled slots hold all columns, at most one slot a target."""
+    """Each table takes one layout, whose filled slots hold all columns, with at most one slot per target."""
     for table in tables:
         own = np.flatnonzero(variables.layout_table == table).tolist()
         variables.model.add_exactly_one(variables.chosen[i] for i in own)
@@ -155,7 +155,7 @@ def _place_all_columns(variables: PlanVariables, tables: list[int]) -> None:
 
 
 def _agree_on_widths(variables: PlanVariables) -> None:
-    """The column-wise sequences of a collection take one width."""
+    """Make the column-wise sequences of a collection take one width."""
     widths = [layout.shared_width for layout in variables.shares.layouts]
     kinds = sorted({each for each in widths if each})
     chosen = {kind: variables.any_chosen(np.array([each == kind for each in widths])) for kind in kinds}
@@ -164,7 +164,7 @@ def _agree_on_widths(variables: PlanVariables) -> None:
 
 
 def _keep_memory(variables: PlanVariables, fixed: FixedTables) -> None:
-    """Every rank has room on its device, and every host in its memory, byte by byte."""
+    """Keep the bytes on every rank's device and in every host's memory within the capacity."""
     problem, shares, coverage = variables.problem, variables.shares, variables.coverage[:, None]
     head, tail = shares.head[variables.share], shares.tail[variables.share]  # (N, 2)
     local = problem.cluster.local_world_size
@@ -180,7 +180,7 @@ def _keep_memory(variables: PlanVariables, fixed: FixedTables) -> None:
 
 
 def _fit(variables: PlanVariables, size: Ints, room: int) -> None:
-    """The bytes (N,) of filled slots fit a room; a slot of more than all of it counts as little more."""
+    """The bytes (N,) of filled slots fit a room; a slot that exceeds it alone counts as one byte more than the room."""
     variables.limit(variables.weighted(size > 0, np.minimum(size, room + 1)), room)
 
 
@@ -188,7 +188,7 @@ def _fit(variables: PlanVariables, size: Ints, room: int) -> None:
 
 
 def keep_constraints(variables: PlanVariables, fixed: FixedTables) -> None:
-    """Everything that constraints ask of the tables that are not fixed, beside those that are."""
+    """Add all constraints on the tables that are not fixed, given those that are."""
     legality = variables.problem.legality
     for slot in np.flatnonzero(_forbidden(variables, legality)).tolist():
         variables.limit([(variables.filled[slot], 1)], 0)
@@ -201,7 +201,7 @@ def keep_constraints(variables: PlanVariables, fixed: FixedTables) -> None:
 
 
 def _forbidden(variables: PlanVariables, legality: Legality) -> Bools:
-    """Slots (N,) on ranks that are not open to their table, and those that a pinned table does not have."""
+    """Slots (N,) on ranks that are not open to their table, and slots that a pinned table does not have."""
     forbidden = np.zeros(len(variables.share), dtype=bool)
     if legality.open is not None:
         closed = ~legality.open[variables.table].T  # (W, N)
@@ -219,7 +219,7 @@ def _forbidden(variables: PlanVariables, legality: Legality) -> Bools:
 
 
 def _keep_group(variables: PlanVariables, fixed: FixedTables, group: Group) -> None:
-    """What holds between the tables of one group, rank by rank or host by host."""
+    """Add what must hold between the tables of one group, rank by rank or host by host."""
     legality = variables.problem.legality
     tables = np.flatnonzero(np.isin(legality.row, group.rows) & (legality.row >= 0)).tolist()
     held = by_target(fixed.on[legality.row[tables]], group.local).sum(axis=-1)  # (m, units)
@@ -244,7 +244,7 @@ def _ranks_covered(variables: PlanVariables, unit: int, local: int) -> Ints:
 
 
 def _present(variables: PlanVariables, fixed: FixedTables, table: int, unit: int, local: int, held: int) -> Sum:
-    """A sum that is 1 where a table has a shard on a unit, and 0 where it has none."""
+    """A sum that is 1 if a table has a shard on a unit, else 0."""
     if fixed.tables[table]:
         return variables.constant(int(held > 0))
     here = (variables.table == table) & (_ranks_covered(variables, unit, local) > 0)

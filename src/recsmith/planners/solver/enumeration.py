@@ -1,9 +1,9 @@
 """Branch and bound over every plan of a small problem: what `exact` does without a solver.
 
-Every arrangement of every table is listed first: which share of it is on which rank. Tables are placed one after the
-other, the heaviest first. A partial plan is given up where its cost so far, or the mean cost of a rank over all tables,
-is no better than the best plan known. Of partial plans that differ only in which of several equal ranks or hosts holds
-what, only one is followed.
+Every arrangement of every table is listed first: which of its shares is on which rank. Tables are placed one after the
+other, those with the most bytes first. A partial plan is dropped if its cost so far, or the mean cost of a rank over
+all tables, is no better than the best plan known. Of partial plans that differ only in which of several equal ranks or
+hosts holds what, only one is extended.
 
 Legend: n arrangements of a table, T tables, W ranks, H hosts, L ranks a host, S shares, G fusion groups, F phases, k
 work terms.
@@ -22,15 +22,15 @@ from recsmith.planners.solver.layouts import SharedWidth, Shares, rank_marks, wi
 from recsmith.problems import Footprint, Problem
 from recsmith.sharding.coverage import bytes_on, covering_target, first_rank, holds_tail
 
-MOST_CELLS = 20_000_000  # arrangements times ranks: each has some floating-point numbers
-ROUNDING = 1e-12  # relative: a plan must be better by more than this, which is above rounding errors of sums
+MOST_CELLS = 20_000_000  # arrangements times ranks: each takes some floating-point numbers
+ROUNDING = 1e-12  # relative: a plan must be better by more than this, which is above the rounding errors of sums
 
 
 @dataclass(frozen=True)
 class Arrangements:
     """All arrangements (n,) of one table, and what each puts on every rank.
 
-    group (n,): fusion group. share (n, W): the share that covers a rank, or S where none does. terms (n, W, k): work
+    group (n,): fusion group. share (n, W): the share that covers a rank, or S if none does. terms (n, W, k): work
     terms. device (n, W), host (n, H): bytes. shared_width: (collection, width) of column-wise sequences, else None.
     """
 
@@ -43,7 +43,7 @@ class Arrangements:
 
 
 def arrangements_of(problem: Problem, shares: Shares, most: int) -> list[Arrangements] | None:
-    """The arrangements of every table; None where all tables together have more than `most`."""
+    """The arrangements of every table; None if all tables together have more than `most`."""
     found: list[Arrangements] = []
     most = min(most, MOST_CELLS // problem.cluster.world_size)
     for table in range(len(problem.tables)):
@@ -59,7 +59,7 @@ def arrangements_of(problem: Problem, shares: Shares, most: int) -> list[Arrange
 
 
 def _rows(problem: Problem, shares: Shares, number: int, most: int) -> list[tuple[int, list[int]]]:
-    """(layout, share on each rank) of all ways to spread a layout's columns; at most one more than `most` of them."""
+    """(layout, share on each rank) of all spreads of a layout's columns; at most `most` + 1 of them."""
     layout, none = shares.layouts[number], len(shares.layout)
     own = np.flatnonzero(shares.layout == number)
     sizes = list(zip(own.tolist(), shares.columns[own].tolist(), strict=True))
@@ -73,7 +73,7 @@ def _rows(problem: Problem, shares: Shares, number: int, most: int) -> list[tupl
 
 
 def keeps_rules(problem: Problem, shares: Shares, table: int, held: list[int]) -> bool:
-    """Whether a table keeps the rules for itself alone with these shares on the ranks (W,)."""
+    """Whether a table with these shares on the ranks (W,) keeps the rules that concern it alone."""
     share = np.array(held)
     rank = np.flatnonzero(share < len(shares.layout))
     coverage = shares.coverage[share[rank]]
@@ -84,19 +84,19 @@ def keeps_rules(problem: Problem, shares: Shares, table: int, held: list[int]) -
 
 
 def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Iterator[tuple[int, ...]]:
-    """Every choice of a (share, its columns) for each target whose columns add up. sizes: the first is of no share.
+    """Every choice of a (share, its columns) for each target whose columns add up. sizes: the first one is no share.
 
-    Without recursion, since there may be thousands of targets: shares are taken back where columns do not add up. What
-    is left must fit the targets behind, so that tables wider than a piece may be are not tried in vain.
+    Without recursion, because there may be thousands of targets: a share is taken back if its columns do not add up.
+    The columns left must fit the later targets, so that tables wider than a piece may be are not tried in vain.
     """
     none, widest = sizes[0][0], max(size for _, size in sizes)
     chosen: list[int] = []
-    left, untried = [columns], [iter(sizes)]  # columns that later targets hold, and shares to try, by target
+    left, untried = [columns], [iter(sizes)]  # columns for later targets, and shares still to try, by target
     while untried:
         open_targets = targets - len(chosen)
         if left[-1] == 0:
             yield (*chosen, *[none] * open_targets)
-        room = (open_targets - 1) * widest  # of targets behind
+        room = (open_targets - 1) * widest  # of later targets
         fits = (each for each in untried[-1] if open_targets and left[-1] and left[-1] - room <= each[1] <= left[-1])
         share, size = next(fits, (None, 0))
         if share is None:
@@ -111,7 +111,7 @@ def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Itera
 
 
 def _arrangements(problem: Problem, shares: Shares, rows: list[tuple[int, list[int]]]) -> Arrangements:
-    """The arrangements of these (layout, share on each rank)."""
+    """The arrangements for these (layout, share on each rank) rows."""
     share = np.array([row for _, row in rows], dtype=np.int64).reshape(len(rows), problem.cluster.world_size)
     layouts = [shares.layouts[number] for number, _ in rows]
     coverage = np.array([layout.coverage for layout in layouts], dtype=np.int64)
@@ -134,9 +134,9 @@ def _arrangements(problem: Problem, shares: Shares, rows: list[tuple[int, list[i
 class PartialPlan:
     """The arrangements chosen for the first tables, and the state of every device after them.
 
-    sums (G, W, k): summed work terms. free (W,), host_free (H,): bytes left. used (G,): groups with a piece. mean:
-    least seconds of a rank in the mean, for the tables placed. widths: of the sequences of each collection. symmetry
-    (W,): equal for ranks that are as large and hold the same.
+    sums (G, W, k): summed work terms. free (W,), host_free (H,): free bytes. used (G,): groups with a piece. mean:
+    least mean seconds of a rank, for the placed tables. widths: of the sequences of each collection. symmetry (W,):
+    equal for ranks with equal capacity and contents.
     """
 
     chosen: tuple[int, ...]
@@ -152,8 +152,8 @@ class PartialPlan:
 class Enumeration:
     """The search for plans of less than `best_s` seconds; each plan found lowers that.
 
-    monotone: whether plans never get cheaper by more tables; if not, only full devices end a partial plan early.
-    open: (bound, partial plan, arrangement of its next table), the next to follow last; none left ends the search.
+    monotone: whether more tables never make a plan cheaper; if not, only full devices end a partial plan early. open:
+    (bound, partial plan, arrangement of its next table), the next one last; the search ends when it is empty.
     """
 
     def __init__(
@@ -168,17 +168,17 @@ class Enumeration:
         self.shared: Floats = phase_seconds(evaluator, evaluator.shared).sum(axis=0)  # (G,)
         self.means = [self._means(each) for each in self.arrangements]
         least = [float(mean.min(initial=np.inf)) for mean in self.means]
-        self.mean_left = [sum(least[depth:]) for depth in range(len(least) + 1)]  # of the tables not placed yet
+        self.mean_left = [sum(least[depth:]) for depth in range(len(least) + 1)]  # of tables not yet placed
         self.open: list[tuple[float, PartialPlan, int]] = []
         self._branch(self._empty())
 
     @property
     def bound(self) -> float:
-        """Seconds that no plan goes below."""
+        """Lower bound on the seconds of any plan."""
         return min([self.best_s, *(bound for bound, _, _ in self.open)])
 
     def run(self, nodes: int, on_plan: Callable[[Footprint], bool]) -> None:
-        """Follow this many partial plans; may be called again to go on.
+        """Extend this many partial plans; call again to continue.
 
         on_plan: gets each better plan, and ends the run by returning True.
         """
@@ -206,7 +206,7 @@ class Enumeration:
         return self.shares.footprint(self.problem, held[first], target[first])
 
     def _empty(self) -> PartialPlan:
-        """The plan of no tables; ranks that hold the tails of hosts or of the world differ from others."""
+        """The plan of no tables; ranks that hold the tails of hosts or of the world differ from all others."""
         cluster = self.problem.cluster
         ranks = np.arange(cluster.world_size)
         tails = [holds_tail(ranks, coverage) for coverage in (cluster.local_world_size, cluster.world_size)]
@@ -219,7 +219,7 @@ class Enumeration:
         )  # fmt: skip
 
     def _branch(self, node: PartialPlan) -> None:
-        """Open a node for each arrangement of the next table that fits; the most promising is followed first."""
+        """Open a node for each arrangement of the next table that fits; the most promising is extended first."""
         arrangements = self.arrangements[len(node.chosen)]
         room = (arrangements.device <= node.free).all(axis=1) & (arrangements.host <= node.host_free).all(axis=1)
         agree = [width_agrees(shared_width, node.widths) for shared_width in arrangements.shared_width]
@@ -235,7 +235,7 @@ class Enumeration:
                 self.open.append((float(bounds[i]), node, int(rows[i])))
 
     def _kept(self, node: PartialPlan, arrangements: Arrangements) -> Bools:
-        """Arrangements (n,) of the next table that keep what holds between it and the tables placed."""
+        """Arrangements (n,) of the next table that keep the constraints between it and the placed tables."""
         legality, none, number = self.problem.legality, len(self.shares.layout), self.order[len(node.chosen)]
         own, kept = int(legality.row[number]), np.ones(len(arrangements.group), dtype=bool)
         if own < 0:
@@ -251,7 +251,7 @@ class Enumeration:
         return kept
 
     def _bounds(self, node: PartialPlan, arrangements: Arrangements, rows: Ints) -> Floats:
-        """Seconds that no plan goes below which continues a node by these arrangements, one for each."""
+        """Lower bound on the seconds of plans that continue a node by these arrangements, one for each."""
         group, depth = arrangements.group[rows], len(node.chosen)
         before = self.evaluator.loads(node.sums)  # (F, G, W)
         after = self.evaluator.loads(node.sums[group] + arrangements.terms[rows])  # (F, n, W)
@@ -262,7 +262,7 @@ class Enumeration:
         return np.maximum(slowest, node.mean + self.means[depth][rows] + self.mean_left[depth + 1]) + fixed
 
     def _means(self, arrangements: Arrangements) -> Floats:
-        """Least seconds (n,) of a rank in the mean: by the linear bound below the cost, which adds up over tables."""
+        """Least mean seconds (n,) of a rank: by the linear lower bound on the cost, which is additive over tables."""
         linear = lower_bound(self.evaluator).linear if self.monotone else None
         if linear is None:
             return np.zeros(len(arrangements.group))
@@ -277,7 +277,7 @@ class Enumeration:
         return rows[np.sort(np.unique(np.sort(kinds, axis=1), axis=0, return_index=True)[1])]
 
     def _extended(self, node: PartialPlan, row: int) -> PartialPlan:
-        """A node with the next table in one of its arrangements."""
+        """The node after the next table is placed in one of its arrangements."""
         depth = len(node.chosen)
         arrangements, group = self.arrangements[depth], int(self.arrangements[depth].group[row])
         sums, used, shared_width = node.sums.copy(), node.used.copy(), arrangements.shared_width[row]

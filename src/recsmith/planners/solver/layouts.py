@@ -1,11 +1,11 @@
 """The whole space of a problem: all layouts of all tables, of which the problem's options are a sample.
 
-A layout is one rule for placing a whole table: a mode, with what TorchRec demands of its pieces: on which targets they
-may be, and how wide. A share is what one target (rank, host, or the world) holds of a layout: `count` pieces of `width`
-columns each, because the pieces of a table on one rank must be equally wide. A plan gives each table one layout, and
+A layout is one rule for placing a whole table: a mode, with TorchRec's demands on its pieces: on which targets they may
+be, and how wide. A share is the part of a layout on one target (rank, host, or the world): `count` pieces of `width`
+columns each, because the pieces of a table on one rank must be equally wide. A plan gives each table one layout and
 shares of it, at most one per target, whose columns add up to the table's.
 
-Some shares no best plan needs: those that others replace at no higher cost (`useful_shares`; proof: docs/bounds.md).
+Shares that others can replace at no higher cost are left out of the search (`useful_shares`; proof: docs/bounds.md).
 
 Legend: T tables, L layouts, S shares, k work terms, G fusion groups.
 """
@@ -33,7 +33,7 @@ class ModeLayout:
     """A mode of a table, its fusion group, and the targets that may hold its pieces.
 
     coverage: ranks that a piece covers. shared_width: of column-wise sequences, (collection, width); None for layouts
-    that may be beside any other.
+    that may be combined with any other.
     """
 
     table: int
@@ -48,7 +48,7 @@ class ModeLayout:
 class Shares:
     """All shares (S,) of all layouts, in the order of the layouts.
 
-    layout, width, count (S,): the layout's number, and the columns and number of the pieces. terms (S, k), and head and
+    layout, width, count (S,): the layout's index, and the columns and number of the pieces. terms (S, k), and head and
     tail, (S, 2) bytes on device and host: of all pieces of a share together, on each rank that it covers; the tail on
     the last of these ranks, the head on the others.
     """
@@ -83,7 +83,7 @@ class Shares:
 
     @property
     def by_columns(self) -> list[dict[int, list[int]]]:
-        """For each layout (L,), its shares by how many columns they have."""
+        """For each layout (L,), its shares by their number of columns."""
         found: list[dict[int, list[int]]] = [{} for _ in self.layouts]
         layouts: list[int] = self.layout.tolist()
         columns: list[int] = self.columns.tolist()
@@ -92,7 +92,7 @@ class Shares:
         return found
 
     def take(self, selected: Bools) -> "Shares":
-        """The selected shares (S,), and the layouts that still have one."""
+        """The selected shares (S,), and the layouts that still have a share."""
         left, layout = np.unique(self.layout[selected], return_inverse=True)
         return Shares(
             [self.layouts[i] for i in left.tolist()], layout, self.width[selected], self.count[selected],
@@ -100,7 +100,7 @@ class Shares:
         )  # fmt: skip
 
     def footprint(self, problem: Problem, share: Ints, target: Ints) -> Footprint:
-        """The plan that has these shares on these targets."""
+        """The plan with these shares on these targets."""
         count = self.count[share]
         mode = np.array([layout.mode for layout in self.layouts], dtype=np.int64)[self.layout[share]].repeat(count)
         return ordered_footprint(problem, mode, self.width[share].repeat(count), target.repeat(count))
@@ -120,7 +120,7 @@ def all_shares(evaluator: Evaluator) -> Shares:
 
 
 def _kept_pairs(problem: Problem, layout: ModeLayout, pairs: Pairs) -> Pairs:
-    """The (width, count) of a layout's shares that rules for its table leave it."""
+    """The (width, count) pairs of a layout's shares that the rules for its table allow."""
     rule = problem.legality.splits.get(layout.table)
     if rule is None:
         return pairs
@@ -139,7 +139,7 @@ def _kept_pairs(problem: Problem, layout: ModeLayout, pairs: Pairs) -> Pairs:
 
 
 def choices_of(problem: Problem) -> int:
-    """Widths of all tables times devices: about how many shares times targets the whole space has."""
+    """Widths of all tables times devices: about as many as the whole space has shares times targets."""
     splitting = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
     split = distinct(problem.modes.table[np.isin(problem.modes.type, splitting)])
     widths = np.ones(len(problem.tables), dtype=np.int64)
@@ -149,12 +149,12 @@ def choices_of(problem: Problem) -> int:
 
 
 def width_agrees(shared_width: SharedWidth | None, widths: dict[str, int]) -> bool:
-    """Whether a layout may be beside column-wise sequences of these widths, by collection."""
+    """Whether a layout may be combined with column-wise sequences of these widths, by collection."""
     return shared_width is None or widths.get(shared_width[0], shared_width[1]) == shared_width[1]
 
 
 def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[ModeLayout, Pairs]]:
-    """Every layout, with the (width, count) of its shares."""
+    """Every layout, with the (width, count) pairs of its shares."""
     cluster, modes = problem.cluster, problem.modes
     tables: list[int] = modes.table.tolist()
     kinds: list[int] = modes.type.tolist()
@@ -175,7 +175,7 @@ def _layouts(problem: Problem, group: list[int]) -> Iterator[tuple[ModeLayout, P
 
 
 def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[SharedWidth | None, Pairs]]:
-    """(width shared by sequences, shares) of each rule by which a sharding type may split a table's columns."""
+    """(width shared by sequences, shares) for each rule by which a sharding type may split a table's columns."""
     kind, table, least = SHARDING_TYPES[number], problem.tables[t], int(problem.least_width[t])
     dim = table.embedding_dim
     if problem.space.widths == "torchrec":
@@ -193,7 +193,7 @@ def _splits(problem: Problem, t: int, number: int) -> Iterator[tuple[SharedWidth
 
 
 def rank_marks(problem: Problem) -> Ints:
-    """Numbers (W,), equal for ranks that are open to the same tables; all ranks differ where a table is pinned."""
+    """Numbers (W,), equal for ranks that are open to the same tables; all differ if a table is pinned."""
     legality, world = problem.legality, problem.cluster.world_size
     if legality.pinned.any():
         return np.arange(world)
@@ -206,20 +206,20 @@ def rank_marks(problem: Problem) -> Ints:
 
 
 def useful_shares(evaluator: Evaluator, shares: Shares) -> Shares:
-    """The shares that a best plan may need, for cost models that are the largest of linear pieces that never fall."""
+    """The shares that a best plan may need, for cost models that are the largest of nondecreasing linear pieces."""
     if evaluator.problem.legality.counts_shards:
-        return shares  # what replaces a share may be of more pieces
+        return shares  # a share's replacement may have more pieces
     shares = shares.take(~_dominated(shares))
     return shares.take(~_groups_dominated_by_shares(evaluator, shares)[shares.group])
 
 
 def _demands(shares: Shares) -> Floats:
-    """All that each share demands of the ranks that it covers: work terms and bytes (S, k + 4)."""
+    """The demands of each share on the ranks that it covers: work terms and bytes (S, k + 4)."""
     return np.hstack([shares.terms, shares.head.astype(np.float64), shares.tail.astype(np.float64)])
 
 
 def _dominated(shares: Shares) -> Bools:
-    """Shares (S,) for which the same layout has another with as many columns, cut otherwise, that demands no more."""
+    """Shares (S,) that a share of the same layout can replace: as many columns, cut differently, no higher demand."""
     demands, dominated = _demands(shares), np.zeros(len(shares.layout), dtype=bool)
     order = np.lexsort((shares.columns, shares.layout))
     same = (np.diff(shares.layout[order]) == 0) & (np.diff(shares.columns[order]) == 0)
@@ -232,7 +232,7 @@ def _dominated(shares: Shares) -> Bools:
 
 
 def _groups_dominated_by_shares(evaluator: Evaluator, shares: Shares) -> Bools:
-    """Groups (G,) that another can replace: every share of theirs has one there that demands no more.
+    """Groups (G,) that another group can replace: for each of their shares it has one that demands no more.
 
     The relation is that of bounds/groups.py, here between all shares instead of whole tables of some types.
     """
@@ -261,7 +261,7 @@ def _groups_dominated_by_shares(evaluator: Evaluator, shares: Shares) -> Bools:
 
 
 def _reaches(other: ModeLayout, mine: ModeLayout) -> bool:
-    """Whether a layout may use every target that another of the table may, beside the same sequences."""
+    """Whether a layout may use every target of another layout of the table, combined with the same sequences."""
     same = other.table == mine.table and other.coverage == mine.coverage
     width = other.shared_width in (None, mine.shared_width)
     return same and width and other.targets.start <= mine.targets.start and mine.targets.stop <= other.targets.stop

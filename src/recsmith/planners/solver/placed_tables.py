@@ -1,4 +1,4 @@
-"""Tables of a plan at hand: some held fixed while others are placed again, or all rebuilt from shares.
+"""The tables of a given plan: some held fixed while others are placed again, or all rebuilt from shares.
 
 Legend: T tables, L layouts, S shares, W ranks, H hosts, G fusion groups, N placed pieces, k work terms.
 """
@@ -19,7 +19,7 @@ class FixedTables:
     """Which tables (T,) are fixed, and what they put on every rank and host.
 
     sums (G, W, k): summed work terms. pieces (G, W): how many. device (W,), host (H,): bytes. groups (G,): whether a
-    fusion group holds any. widths: of column-wise sequences, one for each collection that has some. on (R, W): shards
+    fusion group holds any. widths: of column-wise sequences, one for each collection that has them. on (R, W): shards
     of tables in groups (problems/legality.py).
     """
 
@@ -40,7 +40,7 @@ class FixedTables:
 
     @classmethod
     def of(cls, evaluator: Evaluator, footprint: Footprint, free: Bools) -> "FixedTables":
-        """All tables of a plan are fixed but the free ones (T,)."""
+        """All tables of a plan are fixed except the free ones (T,)."""
         problem = evaluator.problem
         fixed = _pieces_of(problem, footprint, ~free)
         group = evaluator.group[fixed.mode]
@@ -54,12 +54,12 @@ class FixedTables:
         )  # fmt: skip
 
     def allows(self, shared_width: SharedWidth | None) -> bool:
-        """Whether column-wise sequences of this (collection, width) may be beside the fixed tables."""
+        """Whether column-wise sequences of this (collection, width) may be combined with the fixed tables."""
         return width_agrees(shared_width, self.widths)
 
 
 def merged(problem: Problem, footprint: Footprint, free: Bools, replacement: Footprint) -> Footprint:
-    """A plan in which the free tables (T,) have other pieces."""
+    """The plan with the free tables' pieces (T,) replaced by others."""
     fixed = _pieces_of(problem, footprint, ~free)
     mode = np.append(fixed.mode, replacement.mode)
     width = np.append(fixed.width, replacement.width)
@@ -73,7 +73,7 @@ def _pieces_of(problem: Problem, footprint: Footprint, tables: Bools) -> Footpri
 
 
 def _sequence_widths(problem: Problem, footprint: Footprint) -> dict[str, int]:
-    """The width of the column-wise sequences of each collection that has some."""
+    """The width of the column-wise sequences of each collection that has them."""
     widths: dict[str, int] = {}
     for mode, width in zip(footprint.mode.tolist(), footprint.width.tolist(), strict=True):
         owner = problem.tables[problem.modes.table[mode]]
@@ -96,7 +96,7 @@ class PlacedTable:
 
     @classmethod
     def of(cls, problem: Problem, footprint: Footprint, table: int) -> "PlacedTable":
-        """The table with this number."""
+        """The placement of the table with this index."""
         pieces: list[int] = np.flatnonzero(problem.modes.table[footprint.mode] == table).tolist()
         mode, columns = int(footprint.mode[pieces[0]]), dict[int, int]()
         for piece in pieces:
@@ -106,9 +106,9 @@ class PlacedTable:
 
 
 def rebuilt_from(evaluator: Evaluator, shares: Shares, footprint: Footprint) -> Footprint | None:
-    """The plan rebuilt from these shares, with each table's columns where they were; None where the shares lack some.
+    """The plan rebuilt from these shares, with each table's columns where they were; None if shares are missing.
 
-    Of several layouts one of the same mode is taken, then the one whose shares cost most nearly what the pieces do.
+    Of several layouts, one of the same mode is preferred, then the one whose shares' costs are nearest to the pieces'.
     """
     problem = evaluator.problem
     alone: list[float] = evaluator.loads(shares.terms).sum(axis=0).tolist()  # (S,)
