@@ -68,7 +68,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What loads late; nouns of systems among it."""
+    """A name that is imported when it is first used, including the settings nouns of systems."""
     if name[:1].isupper() and name not in __all__:
         from recsmith.training.seams.registry import systems
 

@@ -1,4 +1,4 @@
-"""Batches of a rank as tensors, each with the state of its source that follows it.
+"""Batches of a rank as tensors, each with the state of its source after the batch.
 
 B samples of this rank, D dense columns, L labels
 """
@@ -21,14 +21,14 @@ from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources.protocol import BatchSource, State
 from recsmith.training.tables.features import Features
 
-ALIGNMENT = 64  # bytes: PyTorch's own tensors on CPU begin at multiples of so many
+ALIGNMENT = 64  # bytes; PyTorch's own CPU tensors begin at multiples of this
 
 
 @dataclass(frozen=True)
 class Place:
-    """The samples of a batch as they were read, and where the data goes on once training has used them.
+    """The samples of a batch as they were read, and the source's state after it.
 
-    asked: samples that the rank was to read. Its tensors may have more: the last ones are empty.
+    asked: samples that the rank was assigned to read. The tensors may have more: the last ones are then empty.
     """
 
     samples: Batch
@@ -37,7 +37,7 @@ class Place:
 
 
 class TrainingBatch(Pipelineable):
-    """Some samples on a device: dense_features (B, D), sparse_features, labels (B, L); `place` stays on the host."""
+    """Samples on a device: dense_features (B, D), sparse_features, labels (B, L); `place` stays on the host."""
 
     def __init__(
         self, dense_features: torch.Tensor, sparse_features: Any,
@@ -47,7 +47,7 @@ class TrainingBatch(Pipelineable):
         self.place = place
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "TrainingBatch":
-        """The batch on a device; itself where it is there already."""
+        """The batch on a device; itself if it is there already."""
         if device.type == "cpu" and self.labels.device.type == "cpu":
             return self
         return TrainingBatch(
@@ -63,14 +63,14 @@ class TrainingBatch(Pipelineable):
             tensor.record_stream(stream)  # type: ignore[arg-type]
 
     def pin_memory(self) -> "TrainingBatch":
-        """The batch in memory that a GPU reads without the processor."""
+        """The batch in pinned memory, from which a GPU copies without the processor."""
         return TrainingBatch(
             self.dense_features.pin_memory(), self.sparse_features.pin_memory(), self.labels.pin_memory(), self.place
         )
 
 
 def pinned(batches: Iterator[TrainingBatch], device: torch.device) -> Iterator[TrainingBatch]:
-    """The batches in memory from which a GPU copies while the processor goes on; on CPU as they are."""
+    """The batches in pinned memory, from which a GPU copies asynchronously; unchanged on CPU."""
     return map(TrainingBatch.pin_memory, batches) if device.type == "cuda" else batches
 
 
@@ -79,8 +79,8 @@ def as_tensors(
 ) -> TrainingBatch:
     """A batch of the data as tensors; data without dense columns gets a column of ones.
 
-    asked: samples that the rank was to read. rows: of the tensors, since collectives want as many of every rank; those
-    that the batch lacks are empty.
+    asked: samples that the rank was assigned to read. rows: rows of the tensors, because collectives need the same
+    number on every rank; rows beyond the batch are empty.
     """
     place = Place(batch, len(batch) if asked is None else asked, state)
     if (rows or place.asked) > len(batch):
@@ -90,10 +90,10 @@ def as_tensors(
 
 
 def aligned(values: npt.NDArray[Any]) -> torch.Tensor:
-    """The values, in memory that begins where a tensor's own would.
+    """The values as a tensor, in memory aligned like a tensor's own.
 
-    The first batch that a job goes on with lies elsewhere in its block of data, and on some processors MKL adds up a
-    product in another order where memory begins elsewhere. NumPy copies, for an operator of PyTorch's would stand in
+    The first batch of a resumed job is at another offset in its block of data, and on some processors MKL sums a
+    product in another order at another alignment. NumPy does the copy, because an operator of PyTorch's would be in
     some of a job's captured steps and not in others.
     """
     if values.ctypes.data % ALIGNMENT:
@@ -109,8 +109,8 @@ def training_batches(
     source: BatchSource, sizes: BatchSizes, features: Features, *, rank: int, ranks: int, state: State | None = None,
     step: int = 0,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
-    """The batches of a rank from a state of the source on. step: steps that were done before, which says the size."""
-    over, mixed = False, getattr(source, "mixed", 1)  # batches that a step takes together, of some sources
+    """The batches of a rank after a state of the source. step: steps done before, which decides the batch size."""
+    over, mixed = False, getattr(source, "mixed", 1)  # batches of a step, for sources that mix several
     while not over:
         size, more = sizes.at(step)
         first, batches = step, source.batches(rank, ranks, size, state)
@@ -127,7 +127,7 @@ def training_batches(
 def batches_here(
     run: Run, source: BatchSource, features: Features, *, step: int, state: State | None
 ) -> Iterator[TrainingBatch]:
-    """The batches of a run on this rank of a job, after so many steps and from a state of the source on."""
+    """The batches of a run on this rank of a job, after `step` steps and from a state of the source."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     return training_batches(
         source, run.data.batch_sizes(ranks), features, rank=rank, ranks=ranks, state=state, step=step
@@ -137,9 +137,9 @@ def batches_here(
 def evaluation_batches(
     dataset: Dataset, features: Features, *, rank: int, ranks: int, batch_size: int
 ) -> Iterator[tuple[TrainingBatch, int]]:
-    """(batch, samples in it) of a rank in one pass over all samples, none left out and none twice.
+    """(batch, number of real samples in it) of a rank, in one pass over all samples, each exactly once.
 
-    Every batch is filled up with samples without ids, since codecs and kernels want full ones.
+    Every batch is filled up with samples without ids, because codecs and kernels need full batches.
     """
     for batch in dataset.batches(
         rank=rank, world_size=ranks, batch_size=batch_size, seed=0, shuffle=False, drop_last=False
@@ -148,7 +148,7 @@ def evaluation_batches(
 
 
 def filled_up(batch: Batch, count: int) -> Batch:
-    """The batch with samples of no ids, zeros and number -1 after its own, until there are so many."""
+    """The batch extended to `count` samples by samples without ids, with zeros and sample id -1."""
     missing = count - len(batch)
     if missing <= 0:
         return batch

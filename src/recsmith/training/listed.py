@@ -1,6 +1,6 @@
-"""The systems of training, by their folders, their commands and their keys: the only place outside that names them.
+"""The systems of training, with their folders, commands and keys: the only place outside their folders that names them.
 
-Nothing is imported here, for `recsmith --help` reads the commands.
+Nothing is imported here, because `recsmith --help` reads the commands.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ Class = TypeVar("Class")
 class Command:
     """A command of a system: the function `<name>_command` of `command.py` in its folder.
 
-    group: of `recsmith --help`, or the command that it is a part of, such as bench. after: behind which command of the
-    group it stands; last, where that is not there. about: what it does, in a line.
+    group: heading in `recsmith --help`, or the command that it is a subcommand of, such as bench. after: the command of
+    the group that it is listed after; listed last if that command is missing. about: what it does, in one line.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Command:
     after: str = ""
 
 
-SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide: each rests on those before
+SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide: each builds on the decisions before it
     "warm_start": (),
     "towers": (),
     "dedup": (),
@@ -56,10 +56,10 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def keys(cls: type[Class]) -> type[Class]:
-    """Keys of a noun that derives this class: fields for type checkers, and as it runs those whose system is there.
+    """Give a noun that derives this class its keys: fields for type checkers; at run time, the fields of known systems.
 
-    `keys_of_systems` (seams/keys.py) makes these. Where a system is not there, its key has its default, and a file
-    that names it is refused.
+    `keys_of_systems` (seams/keys.py) makes the fields. If a system is missing, its key has its default value, and a
+    file that gives the key is refused.
     """
     cls.__annotations__.clear()
     return cls
@@ -67,7 +67,7 @@ def keys(cls: type[Class]) -> type[Class]:
 
 @keys
 class RunKeys:
-    """Of a run."""
+    """Keys of systems in a run."""
 
     watch: Any = "none"
     start_from: Any = None
@@ -77,7 +77,7 @@ class RunKeys:
 
 @keys
 class DataKeys:
-    """Of the data of a run."""
+    """Keys of systems in a run's data."""
 
     deduplicate: Any = "off"
     periods: Any = None
@@ -86,7 +86,7 @@ class DataKeys:
 
 @keys
 class ModelKeys:
-    """Of the model of a run."""
+    """Keys of systems in a run's model."""
 
     compression: Any = ()
     dynamic: Any = ()
@@ -95,7 +95,7 @@ class ModelKeys:
 
 @keys
 class CardKeys:
-    """Of the card of a trained model."""
+    """Keys of systems in the card of a trained model."""
 
     columns: Any = None
     refit: Any = None

@@ -1,8 +1,8 @@
 """The one loop, from top to bottom: batch -> step -> metrics -> watchers -> checkpoint.
 
-Every rank of a job that rank.py has prepared runs `train_prepared`. What happens in a step stands in `train_steps`;
-what is done beside steps, in job/. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at
-the same step.
+Every rank of a job that rank.py has prepared runs `train_prepared`. What happens in a step is in `train_steps`; what
+happens between steps is in job/. One of steps/ makes a step, and all ranks carry out requests of watchers/ at the same
+step.
 """
 
 from collections.abc import Generator, Iterator
@@ -31,16 +31,16 @@ from recsmith.training.stores import fetched_ahead
 from recsmith.training.watchers import Watchers
 from recsmith.training.watchers.protocol import Seen, SeenScores, Wish
 
-AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and do later what a signal or a watcher asks for
-ANEW = ("replan", "roll_back")  # wishes after which a job is prepared once more
-SAVES = {END, "save", "stop"}  # what is done with a state that is saved
-ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
+AGREED_EVERY = 8  # steps between agreements; trade-off: more steps cost less, but delay signals and wishes
+ANEW = ("replan", "roll_back")  # wishes after which a job is prepared again
+SAVES = {END, "save", "stop"}  # requests that are carried out after the state is saved
+ROLL_BACKS = 3  # most roll-backs to one checkpoint; more would repeat the same steps for ever
 
 
 class TrainedModels:
-    """What a job's steps train: its model. A system may train several, each a job beside it.
+    """What a job's steps train: its model. A system may train several models, each as an additional job.
 
-    The loop calls this on every rank, in the same order, and counts the steps of `job`.
+    The loop calls these methods on every rank, in the same order, and counts the steps of `job`.
     """
 
     def __init__(self, job: TrainingJob) -> None:
@@ -48,19 +48,19 @@ class TrainedModels:
         self._window = Window(job.sharded.device, scored_labels(job.run, job.source.schema))
 
     def took(self, outcome: StepOutcome) -> None:
-        """A step was trained: keep its predictions, and how far each model is."""
+        """Record a trained step: its predictions, and the progress of each model."""
         self._window.add(outcome.logits, outcome.labels, outcome.samples)
 
     def agree(self) -> None:
-        """All ranks look at what each has seen, now and then and after the last step; at one loss watchers look."""
+        """Let all ranks compare what they have seen, at intervals and after the last step; nothing for one model."""
 
     def tell(self, times: StepTimes, total: int | None) -> None:
-        """Write scores and times since the last line of the log. total: steps of the whole run."""
+        """Log scores and times since the last line of the log. total: steps of the whole run."""
         self.job.progress.scores = self._window.scores()
         log_progress(self.job, times, total)
 
     def evaluate(self) -> Scores | None:
-        """Write scores on data.test, and say them; None of several models, of which watchers look at none."""
+        """Log and return scores on data.test; None for several models, which watchers do not check."""
         return evaluate_now(self.job)
 
     def save(self) -> None:
@@ -68,29 +68,29 @@ class TrainedModels:
         save(self.job)
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
-        """Another plan to go on under from the state as it is; None where none is better, and why."""
-        raise NotImplementedError  # rank.py has it: the loop imports nothing that plans
+        """(another plan to continue under from the current state, or None if no other plan is better; the reason)."""
+        raise NotImplementedError  # rank.py implements it: the loop imports nothing that plans
 
     def refreshed(self) -> None:
-        """Parts of the job were made anew: scores on data.test are of before."""
+        """Forget the scores on data.test, because parts of the job were rebuilt."""
         self.job.progress.tested = None
 
     def poll(self) -> None:
-        """Look, after each step, whether a checkpoint that is written beside steps has ended."""
+        """Check, after each step, whether a checkpoint that is written in the background is complete."""
         self.job.checkpoints.poll()
 
     def finish(self, *, ended: bool) -> Raw:
-        """Save, score and export at the end; what came of it. ended: by a signal, after which there is no model."""
-        raise NotImplementedError  # rank.py has it: the loop imports nothing that exports
+        """Save, score and export at the end; returns the run's result. ended: by a signal, so no model is exported."""
+        raise NotImplementedError  # rank.py implements it: the loop imports nothing that exports
 
 
 def train_prepared(
     models: TrainedModels, batches: Generator[TrainingBatch], watchers: Watchers, ending: Ending,
     after: Wish | None = None,
 ) -> Raw | Wish:  # fmt: skip
-    """Train the models of a job that is prepared, on its batches; what came of it.
+    """Train the models of a prepared job on its batches, and return the run's result.
 
-    after: the wish after which it was prepared. A wish is returned where it must be prepared anew.
+    after: the wish for which it was prepared. If the job must be prepared again, the wish for that is returned instead.
     """
     job = models.job
     with closing(job.log), closing(batches):
@@ -108,7 +108,7 @@ def train_prepared(
                     break
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
-        if left_by != END or job.progress.step == job.total_steps:  # then nothing is left to train after the signal
+        if left_by != END or job.progress.step == job.total_steps:  # after a signal: only if nothing is left to train
             watchers.look_at_end(job)
         _agreed_at_the_end(job, watchers)
         if times.steps and job.progress.scores is None and left_by != END:  # fewer steps than metrics.every
@@ -129,9 +129,9 @@ def _steps_left(job: TrainingJob) -> bool:
 def train_steps(
     models: TrainedModels, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending, times: StepTimes
 ) -> Wish | str | None:
-    """Train until steps or batches are used up, or all ranks leave the loop because of a wish, or of a signal (END).
+    """Train until steps or batches are used up, or all ranks leave the loop because of a wish or a signal (END).
 
-    times: of the steps since the last line, which may be of a stretch before.
+    times: times of the steps since the last line of the log, which may have begun in an earlier part of the batches.
     """
     job = models.job
     run, progress, device = job.run, job.progress, job.sharded.device
@@ -185,29 +185,29 @@ def train_steps(
 
 
 def _is_due(job: TrainingJob) -> bool:
-    """Whether the run has a checkpoint after this step."""
+    """Whether a checkpoint is due after this step."""
     return job.run.checkpoint is not None and job.progress.step % job.run.checkpoint.every == 0
 
 
 def _agreed(
     job: TrainingJob, watchers: Watchers, ending: Ending, due: bool, *, now: bool = False
 ) -> dict[str, Wish | None]:  # fmt: skip
-    """What all ranks do here, each with its wish, None for a signal; RecSmithError if one asks.
+    """What all ranks do at this step, each with its wish, or None for a signal; RecSmithError if a wish asks for that.
 
-    due: a checkpoint. now: what is told here is heard here, on every rank.
+    due: whether a checkpoint is due. now: whether what is sent here must also be received here, on every rank.
     """
     agreement, mine = job.agreement, watchers.wishes
-    heard = agreement.heard()  # as told the time before: nobody waits
+    heard = agreement.heard()  # what was sent the time before, so nobody waits
     agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
     saves = job.run.checkpoint is not None and (due or SAVES & heard)
-    # never a state whose loss nobody has looked at
+    # never save a state whose loss has not been checked
     if (saves or now or "replan" in heard) and not FAILURES.keys() & heard:
         heard |= agreement.heard()
     return _with_reasons(job, watchers, heard)
 
 
 def _agreed_at_the_end(job: TrainingJob, watchers: Watchers) -> None:
-    """RecSmithError where a watcher of some rank refuses what was trained; say which wishes come too late."""
+    """RecSmithError if a watcher of some rank refuses what was trained; log the wishes that come too late."""
     job.agreement.heard()
     job.agreement.tell(watchers.wishes)
     for wish in _with_reasons(job, watchers, job.agreement.heard()).values():
@@ -216,7 +216,7 @@ def _agreed_at_the_end(job: TrainingJob, watchers: Watchers) -> None:
 
 
 def _with_reasons(job: TrainingJob, watchers: Watchers, heard: set[str]) -> dict[str, Wish | None]:
-    """The wishes that were heard, with the reason of the first rank that has each, and this rank's plan."""
+    """The wishes of all ranks, each with the reason of the first rank that has it, and this rank's plan."""
     wishes = heard - {END}
     made: dict[str, Wish | None] = {END: None} if END in heard else {}
     if not wishes:
@@ -235,7 +235,7 @@ def _with_reasons(job: TrainingJob, watchers: Watchers, heard: set[str]) -> dict
 def _done(
     models: TrainedModels, watchers: Watchers, step: TrainingStep, asked: dict[str, Wish | None]
 ) -> Wish | str | None:
-    """Do what was asked for beside saving and evaluating, and say what was done; why the loop is left, if it is."""
+    """Carry out the wishes other than saving and evaluating, and log that; returns why the loop is left, or None."""
     job = models.job
     saved = "saved" if job.progress.saved == job.progress.step else "the run has no checkpoint"
     left_by: Wish | str | None = END if END in asked else None
@@ -246,7 +246,7 @@ def _done(
             plan, done = models.plan_anew(wish)
             if plan is not None:
                 left_by = replace(wish, plan=plan)
-                continue  # said once the job is prepared anew
+                continue  # logged once the job is prepared again
         elif what == "stop":
             left_by, done = left_by or wish, "training ends"
         elif what == "refresh":
@@ -262,7 +262,7 @@ def _done(
 
 
 def _back(job: TrainingJob, watchers: Watchers, wish: Wish | None) -> Wish | None:
-    """The wish to go back to the newest checkpoint, None without one; RecSmithError where that was done too often."""
+    """The wish to roll back to the newest checkpoint; None if there is none. RecSmithError after too many of them."""
     assert wish is not None
     step = job.progress.saved
     if not step:
@@ -275,14 +275,14 @@ def _back(job: TrainingJob, watchers: Watchers, wish: Wish | None) -> Wish | Non
             "change what leads there, such as the learning rate, or leave the watcher out"
         )
     job.agreement.heard()
-    watchers.wishes.clear()  # they are of steps that are trained again
+    watchers.wishes.clear()  # they belong to steps that are trained again
     if problem := job.checkpoints.finish():
         job.log.say({"note": f"the last checkpoint failed: {problem}"})
     return replace(wish, plan=job.plan)
 
 
 def _counted(step: TrainingStep, batches: Iterator[TrainingBatch], progress: Progress) -> StepOutcome:
-    """A step, and the bytes that it gives to collectives: the most of any rank."""
+    """Train a step, and count the bytes that it gives to collectives: the largest number of any rank."""
     with BytesSent() as sent:
         outcome = step(batches)
     most = torch.tensor(sum(sent.bytes.values()), dtype=torch.int64, device=outcome.loss.device)

@@ -1,7 +1,7 @@
-"""States of random number generators: what checkpoints keep of them, and work beside the steps that leaves them alone.
+"""States of random number generators: what checkpoints keep of them, and how other work leaves them unchanged.
 
-Dropout, noise and stochastic rounding draw from the generators of a process. Whoever saves, evaluates, exports or looks
-at a step puts them back, so that none of it changes what is trained.
+Dropout, noise and stochastic rounding draw from the generators of a process. Code that saves, evaluates, exports or
+checks a step restores them, so that it does not change what is trained.
 """
 
 import base64
@@ -16,7 +16,7 @@ import torch
 
 @contextmanager
 def random_kept() -> Generator[None]:
-    """Within, whatever is drawn or seeded is forgotten afterwards: by Python, NumPy, PyTorch, and this rank's GPU."""
+    """Restore the generators of Python, NumPy, PyTorch and this rank's GPU after this context."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
         try:
@@ -27,7 +27,7 @@ def random_kept() -> Generator[None]:
 
 
 def random_states() -> dict[str, Any]:
-    """States of Python's, NumPy's and PyTorch's generators (JSON data)."""
+    """States of the generators of Python, NumPy and PyTorch (JSON data)."""
     version, state, gauss = random.getstate()
     kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
     cuda = [_as_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
@@ -38,7 +38,7 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: dict[str, Any]) -> None:
-    """Put the generators of this process back into these states."""
+    """Restore the generators of this process to these states."""
     version, state, gauss = states["python"]
     random.setstate((version, tuple(state), gauss))
     kind, keys, place, has_gauss, cached = states["numpy"]

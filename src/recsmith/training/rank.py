@@ -1,4 +1,4 @@
-"""A rank's training: a run is prepared and trained, and prepared once more where a watcher asks for that.
+"""One rank's training: a run is prepared and trained, and prepared again if a watcher asks for that.
 
 Every rank of a job runs `train_on_rank`. How a job begins is in job/starting.py, the loop that trains it in loop.py.
 """
@@ -20,12 +20,12 @@ from recsmith.training.watchers import Watchers
 
 
 def train_on_rank(run: Raw) -> Raw:
-    """Train a run on this rank of a job, from its newest checkpoint if it has one; what came of it (JSON data)."""
+    """Train a run on this rank, from its newest checkpoint if there is one; returns the run's result as JSON data."""
     with heeding_sigterm() as ending:
         tell_pid()
         made, agreement = run_of_job(run), Agreement()
         if has_memory_to_spare(made):
-            keep_freed_memory()  # pages of a step's tensors would be given back and asked for anew in each step
+            keep_freed_memory()  # otherwise each step would return its tensors' pages and request them again
         asked = (each.train(made, agreement, ending, train_on_rank, train_prepared) for each in systems())
         if (trained := first_of(asked)) is not None:
             return trained
@@ -34,13 +34,13 @@ def train_on_rank(run: Raw) -> Raw:
                 made = system.decided_run(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
             result, live = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
-                settle()  # weights of the job before go, before there are new ones
+                settle()  # free the weights of the previous job before new ones are made
                 result, live = _trained(made, agreement, watchers, ending, result, live)
             return result
 
 
 def has_memory_to_spare(run: Run) -> bool:
-    """Whether all rows of a run lie in memory, and nothing limits that."""
+    """Whether all rows of a run are in device memory and no memory limit applies."""
     return run.rows == "device" and memory_limit() is None
 
 
@@ -48,25 +48,25 @@ def _trained(
     run: Run, agreement: Agreement, watchers: Watchers, ending: Ending, after: Wish | None = None,
     live: LiveState | None = None,
 ) -> tuple[Raw | Wish, LiveState | None]:  # fmt: skip
-    """Prepare a job and train it: what came of it, or the wish after which it must be prepared anew.
+    """Prepare a job and train it; returns its result, or the wish for which it must be prepared again.
 
-    after: such a wish, with the plan to go on under. live: the state to go on from, where it is in memory; so returned.
+    after: such a wish, with the plan to continue under. live: the state in memory to continue from; also returned.
     """
     job, batches = prepared(run, agreement, plan=after and after.plan, live=live)
     models = OneModel(job)
     result = train_prepared(models, batches, watchers, ending, after)
     if isinstance(result, Wish):
-        job.sharded.rows.flush()  # threads that fetch rows hold the tables until they are done
+        job.sharded.rows.flush()  # threads that fetch rows keep the tables alive until they finish
     return result, models.live
 
 
 class OneModel(TrainedModels):
-    """The model of a job that trains one. live: its state in memory, once it goes on under another plan."""
+    """The model of a job that trains one model. live: its state in memory, once it continues under another plan."""
 
     live: LiveState | None = None
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
-        """Another plan to go on under; None where none is better, and why."""
+        """(another plan to continue under, or None if no other plan is better; the reason)."""
         job = self.job
         in_memory = can_stay_in_memory(job)
         if not in_memory and job.run.checkpoint is not None and job.progress.saved != job.progress.step:
@@ -77,5 +77,5 @@ class OneModel(TrainedModels):
         return plan, why
 
     def finish(self, *, ended: bool) -> Raw:
-        """Save, score and export at the end; what came of it."""
+        """Save, score and export at the end; returns the result of the run."""
         return finish(self.job, ended=ended)

@@ -1,6 +1,6 @@
-"""A clock that runs while steps are made, and stands while anything else is done: checkpoints, tests, scores, plans.
+"""A clock that counts only the time of steps, and stops during checkpoints, evaluation, scoring and planning.
 
-What is told of steps is told by it, so that no checkpoint is taken for a slow backward pass.
+All reported step times use it, so that a checkpoint does not look like a slow backward pass.
 """
 
 import time
@@ -9,24 +9,24 @@ from contextlib import contextmanager
 
 
 class StepClock:
-    """Seconds of steps. A process has one, for it trains one job at a time."""
+    """Seconds spent in steps. A process has one clock, because it trains one job at a time."""
 
     def __init__(self) -> None:
         self._left_out, self._stands_since = 0.0, 0.0
         self._within = 0
 
     def now(self) -> float:
-        """Seconds since some moment, without those for which it stood."""
+        """Seconds since an arbitrary moment, without the time for which the clock was stopped."""
         return (self._stands_since if self._within else time.perf_counter()) - self._left_out
 
     @property
     def runs(self) -> bool:
-        """Whether steps are made, and nothing else is done."""
+        """Whether the clock runs: steps are made, and nothing else is done."""
         return not self._within
 
     @contextmanager
     def standing(self) -> Generator[None]:
-        """Within, the clock stands."""
+        """Within this context, the clock is stopped."""
         if not self._within:
             self._stands_since = time.perf_counter()
         self._within += 1
@@ -39,7 +39,7 @@ class StepClock:
 
 
 class Stopwatch:
-    """Seconds that something took, of all times that it was done. It is a context manager."""
+    """Total seconds and number of times that something was done. It is a context manager."""
 
     def __init__(self) -> None:
         self.seconds, self.times, self._begun = 0.0, 0, 0.0
@@ -52,7 +52,7 @@ class Stopwatch:
 
     @property
     def mean_s(self) -> float:
-        """Of once."""
+        """Mean seconds of one time."""
         return self.seconds / max(self.times, 1)
 
 

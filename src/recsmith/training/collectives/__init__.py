@@ -1,6 +1,6 @@
-"""Collectives: in which form embeddings and gradients cross ranks (protocol.py).
+"""Collectives: how embeddings and gradients are encoded when they are sent between ranks (protocol.py).
 
-TorchRec's codecs: quantised.py. Systems register others.
+TorchRec's codecs are in quantised.py. Systems register others.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ register(KIND, "quantised", RunComms)
 
 
 def collectives_of(comms: object) -> Collectives:
-    """The collective of a run's `comms`: of {forward, backward}, or of a name or 'module:Class' with its settings.
+    """The collective of a run's `comms`: {forward, backward}, or a name or 'module:Class' with its settings.
 
     Raises:
-        UsageError: nothing is called so, or a setting is not one of its own.
+        UsageError: no collective has this name, or a setting is not one of its own.
     """
     return comms if isinstance(comms, RunComms) else make(KIND, comms, where="comms")
 
@@ -26,13 +26,13 @@ def collectives_of(comms: object) -> Collectives:
 def sharders_of(collective: Collectives, *, index_dedup: bool = False) -> Any:
     """TorchRec's sharders of pooled and of sequence embeddings, with a collective's codecs (imports torch).
 
-    index_dedup: whether equal ids of a rank are looked up once in sequence tables.
+    index_dedup: whether a rank looks up each distinct id only once in sequence tables.
     """
     from torchrec.distributed.embedding import EmbeddingCollectionSharder
     from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 
     codecs: Any = collective.codecs()
-    if codecs and not isinstance(collective, RunComms):  # whose codecs name an element type, which planning reads
+    if codecs and not isinstance(collective, RunComms):  # RunComms' codecs name an element type, which planning reads
         for pair in codecs.values():
             for codec, sent in zip((pair.forward, pair.backward), collective.bytes_per_value(), strict=True):
                 codec.bytes_per_value = sent
@@ -45,5 +45,5 @@ def sharders_of(collective: Collectives, *, index_dedup: bool = False) -> Any:
 
         on_cpu()
     if not codecs:
-        made[0].bytes_per_value = collective.bytes_per_value()  # of pooled embeddings
+        made[0].bytes_per_value = collective.bytes_per_value()  # of the sharder of pooled embeddings
     return made

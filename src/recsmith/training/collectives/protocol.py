@@ -1,7 +1,7 @@
-"""What crosses ranks, and in which form: embeddings and their gradients, and the gradients of dense layers.
+"""How values are encoded between ranks: embeddings and their gradients, and the gradients of dense layers.
 
-A collective of yours is a class with these five methods (`comms: {name: my_comms:Rounded, bits: 12}`). None of the
-first three needs torch, so that plans are made and priced under it without.
+A collective of yours is a class with these five methods (`comms: {name: my_comms:Rounded, bits: 12}`). The first three
+must not need torch, so that plans can be made and priced without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,25 +17,26 @@ class Collectives(Protocol):
     """How the messages of a job are encoded."""
 
     def bytes_per_value(self) -> tuple[float | None, float | None]:
-        """Bytes in which an embedding value crosses ranks, forward and backward; None: as the kernels produce it."""
+        """Bytes of an embedding value between ranks, (forward, backward); None: as the kernels produce it."""
         ...
 
     def sharding_types(self) -> tuple[str, ...] | None:
-        """Types of tables whose messages it can carry; None: all. Plans that are made for it have no others."""
+        """Sharding types whose messages it can carry; None: all. Plans made for it use only these."""
         ...
 
     def refuses(self, plan: Plan) -> str | None:
-        """Why a plan cannot be trained under it, in a sentence; None where it can."""
+        """Why a plan cannot be trained with it, in a sentence; None if it can."""
         ...
 
     def codecs(self) -> Codecs | None:
-        """What TorchRec encodes embeddings and their gradients with; None: they are sent as they are."""
+        """TorchRec's codecs for embeddings and their gradients; None: values are sent unchanged."""
         ...
 
     def attach(self, model: Any) -> GradientHook | None:
-        """Change what you have to in the sharded model, before it trains, and say what sums gradients of dense layers.
+        """Change the sharded model as needed before it trains, and return the hook that sums gradients of dense layers.
 
-        None: DistributedDataParallel itself does. A state of the hook with `state_dict()`, by name a tensor of this
-        rank, and `load_state_dicts(ranks)`, of one rank or of all that there were, is kept in checkpoints.
+        None: DistributedDataParallel sums them. The hook's state is kept in checkpoints if it has `state_dict()`,
+        tensors of this rank by name, and `load_state_dicts(ranks)`, given those of this rank, or of all ranks if their
+        number changed.
         """
         ...

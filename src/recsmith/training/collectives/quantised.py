@@ -1,4 +1,4 @@
-"""Embeddings and their gradients in fewer bits: TorchRec's codecs, which are FBGEMM's."""
+"""Embeddings and their gradients in fewer bits, with TorchRec's codecs, which are FBGEMM's."""
 
 from typing import Any
 
@@ -7,33 +7,33 @@ from recsmith.plans import Plan
 from recsmith.training.collectives.protocol import Codecs, GradientHook
 from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
-WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # types whose messages are no sums of several ranks
+WITHOUT_SUMS = ("table_wise", "column_wise", "data_parallel")  # their messages are not sums over ranks
 
 
 @noun
 class RunComms:
-    """Element types in which embeddings and their gradients cross ranks.
+    """Element types in which embeddings and their gradients are sent between ranks.
 
-    forward: of embeddings. backward: of their gradients.
+    forward: element type of embeddings. backward: element type of their gradients.
 
-    int8 wants tables that are not split by rows, and local batches whose size times a width is a multiple of 32.
+    int8 requires tables that are not split by rows, and local batches whose size times a width is a multiple of 32.
     """
 
     forward: DataType = "fp32"
     backward: DataType = "fp32"
 
     def bytes_per_value(self) -> tuple[float | None, float | None]:
-        """Bytes of the element types; None where embeddings are sent as they are."""
+        """Bytes of the element types; None if values are sent unchanged."""
         if self == RunComms():
             return None, None
         return float(ELEMENT_BYTES[self.forward]), float(ELEMENT_BYTES[self.backward])
 
     def sharding_types(self) -> tuple[str, ...] | None:
-        """All types, but under int8 those alone whose messages are no sums, which TorchRec's codec cannot encode."""
+        """All types; with int8, only types whose messages are not sums, which TorchRec's codec cannot encode."""
         return WITHOUT_SUMS if "int8" in (self.forward, self.backward) else None
 
     def refuses(self, plan: Plan) -> str | None:
-        """A table whose embeddings would be summed on their way in int8."""
+        """Refuses int8 for a table whose embeddings are summed between ranks."""
         carried = self.sharding_types()
         for placement in plan.placements if carried else ():
             if placement.sharding_type not in WITHOUT_SUMS:
@@ -44,7 +44,7 @@ class RunComms:
         return None
 
     def codecs(self) -> Codecs | None:
-        """FBGEMM's, of every operation of TorchRec."""
+        """FBGEMM's codecs, for every operation of TorchRec."""
         if self == RunComms():
             return None
         from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
@@ -55,5 +55,5 @@ class RunComms:
         )
 
     def attach(self, model: Any) -> GradientHook | None:
-        """Dense gradients are summed as they are."""
+        """None: dense gradients are summed unchanged."""
         return None

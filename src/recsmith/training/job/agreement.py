@@ -1,6 +1,6 @@
-"""What all ranks agree on: a wish of any rank is heard by all at the same step; whether a file was written.
+"""What all ranks agree on: wishes of any rank, received by all at the same step; whether a file was written everywhere.
 
-Now and then each rank tells what it knows, and hears the next time what any of them told, so that nobody waits.
+At intervals each rank sends its wishes, and receives at the next interval what any rank sent, so that nobody waits.
 """
 
 import os
@@ -20,20 +20,20 @@ from recsmith.jobs.processes import TOGETHER_S
 from recsmith.plans import Plan
 
 What = Literal["save", "stop", "fail", "diverged", "evaluate", "replan", "refresh", "roll_back"]
-END = "end"  # a signal asked this process to end
+END = "end"  # wish of a process that a signal asked to end
 TOLD = (END, *get_args(What))
 
 
 class Diverged(RecSmithError):
-    """A loss is not finite, which ends training; other models of an array train on."""
+    """A loss is not finite, which ends training; other models of an array continue."""
 
 
-FAILURES = {"diverged": Diverged, "fail": RecSmithError}  # wishes that end training with an error
+FAILURES = {"diverged": Diverged, "fail": RecSmithError}  # wishes that end training, with their errors
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a watcher asks for, and why. plan: of replan, one that is ready; None: one is made from the data."""
+    """The action that a watcher requests, and why. plan: for replan, a ready plan; None: one is made from the data."""
 
     what: What
     because: str
@@ -41,7 +41,7 @@ class Wish:
 
 
 class Agreement:
-    """Small messages on a group of their own, on the processors, so that they never wait for a GPU."""
+    """Small messages on a separate CPU process group, so that they never wait for a GPU."""
 
     def __init__(self) -> None:
         self.group: Any = dist.new_group(backend="gloo")
@@ -49,12 +49,12 @@ class Agreement:
         self._work: dist.Work | None = None
 
     def tell(self, wishes: Collection[str]) -> None:
-        """Send what this rank wishes: of TOLD."""
+        """Send this rank's wishes, which are among TOLD."""
         self._flags = torch.tensor([float(each in wishes) for each in TOLD])
         self._work = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self.group, async_op=True)
 
     def heard(self) -> set[str]:
-        """What any rank wishes, as told last; nothing where nothing was told since."""
+        """The wishes of any rank that were sent last; empty if nothing was sent since the last call."""
         if self._work is None:
             return set()
         self._work.wait()
@@ -62,44 +62,44 @@ class Agreement:
         return {each for each, flag in zip(TOLD, self._flags.tolist(), strict=True) if flag}
 
     def everywhere(self, well: bool) -> bool:
-        """Whether it went well on every rank; all of them ask."""
+        """Whether something went well on every rank; every rank must call it."""
         flag = torch.tensor(float(well))
         dist.all_reduce(flag, dist.ReduceOp.MIN, group=self.group)
         return bool(flag)
 
     def reasons(self, mine: Mapping[str, str]) -> dict[str, str]:
-        """Why each wish that was heard is wished: what the first rank says that has it; all of them ask."""
+        """The reason of each received wish, from the first rank that has it; every rank must call it."""
         found: list[Any] = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(found, dict(mine), group=self.group)
         return {each: reason for said in reversed(found) for each, reason in said.items()}
 
 
-HEEDED = list["Ending"]()  # of this process, while SIGTERM is noted and not obeyed
+HEEDED = list["Ending"]()  # objects that note SIGTERM in this process
 
 
 def asked_to_end() -> bool:
-    """Whether a signal asked this process to end: for steps that take long, which look at it between batches."""
+    """Whether a signal asked this process to end: checked between batches by steps that take long."""
     return any(each.asked for each in HEEDED)
 
 
 class Ending:
-    """Whether this process was asked to end (SIGTERM)."""
+    """Records whether this process was asked to end (SIGTERM)."""
 
     def __init__(self) -> None:
         self.asked, self.since = False, 0.0
 
     def ask(self, *_: object) -> None:
-        """The handler of the signal."""
+        """Handler of the signal."""
         self.since = self.since if self.asked else time.monotonic()
         self.asked = True
 
 
 @contextmanager
 def heeding_sigterm() -> Generator[Ending]:
-    """SIGTERM is noted within, not obeyed at once; a second one ends the process, unless both come together.
+    """Within this context, SIGTERM is recorded instead of ending the process; a second, later SIGTERM ends it.
 
-    One that comes within a training that is part of another one is noted for both, so that no other part begins. In a
-    thread beside the main one, where Python sets no handlers, signals do what they did.
+    If one training runs inside another, a signal is recorded for both, so that the outer one starts no other part. In a
+    thread other than the main thread, where Python sets no handlers, signals are handled as before.
     """
     ending = Ending()
     if asked_to_end():

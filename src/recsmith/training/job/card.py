@@ -1,4 +1,4 @@
-"""What lies beside trained weights, read without torch: the card of an exported model."""
+"""The card of an exported model, next to its weights; read without torch."""
 
 import hashlib
 import os
@@ -18,21 +18,21 @@ from recsmith.training.run import RunModel
 from recsmith.training.seams.keys import cards_of_systems
 from recsmith.training.seams.registry import systems
 
-ONNX_FILE = "model.onnx"  # in place of weights, of an export for other runtimes
+ONNX_FILE = "model.onnx"  # file in place of weights, in an export for other runtimes
 StoredTables = Literal["fp32", "fp16", "int8"]
-BlockDigest = tuple[str, int, str]  # a file, where a block of it begins, SHA-256
+BlockDigest = tuple[str, int, str]  # (file name, offset of a block, SHA-256 of the block)
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
-TENSORS = ".safetensors"  # how the names of files of weights end
-BLOCK = 2**24  # bytes of a file of weights that have a digest of their own, so that threads and ranks share the work
-THREADS = 8  # that read and digest blocks of a file at once
+TENSORS = ".safetensors"  # suffix of weight files
+BLOCK = 2**24  # bytes of a weight file that are digested together, so that threads and ranks share the work
+THREADS = 8  # threads that read and digest blocks of a file at once
 
 
 @noun
 class CopyOrigin:
-    """What a copy of a model was made of.
+    """What a copy of a model was made from.
 
-    model: the folder of that model, as it was given. weights: digest of its weights. data, digest: what the copy was
-    made by, as it was given, and a digest of that.
+    model: folder of the original model, as it was given. weights: digest of its weights. data, digest: the data that
+    the copy was made with, as it was given, and its digest.
     """
 
     model: str
@@ -44,11 +44,11 @@ class CopyOrigin:
 @noun
 @cards_of_systems()
 class ModelCard(CardKeys):
-    """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
+    """The content of card.json: the model, the data it reads, the seed, and the step and scores at its export.
 
-    systems: what those of other packages say, by name. trained_on: digest of the data. origin: what a copy was made of;
-    None of a model that was trained. tables: how rows are stored, of an export that stores them smaller. fingerprint:
-    of the weights, as `weights_digest` takes it; None where there are none, as beside a file of ONNX.
+    systems: what systems of other packages wrote, by name. trained_on: digest of the data. origin: what a copy was made
+    from; None for a trained model. tables: how rows are stored, in an export that stores them smaller. fingerprint:
+    digest of the weights, as `weights_digest` computes it; None without weights, as in an ONNX export.
     """
 
     model: RunModel
@@ -64,7 +64,7 @@ class ModelCard(CardKeys):
 
 
 def found_model(folder: Source) -> Path:
-    """The folder of a model: that of a run's, or one that holds a model itself, such as a copy; or UsageError."""
+    """The folder of a model, given a run's folder or the model's own, such as a copy's; UsageError if there is none."""
     path = Path(source_text(folder, "the folder of a model"))
     found = next((each for each in (path / MODEL, path) if (each / CARD).exists()), None)
     if found is None:
@@ -73,14 +73,14 @@ def found_model(folder: Source) -> Path:
 
 
 def trained_model(folder: Source) -> Path:
-    """The folder of a model whose weights are as they were trained; UsageError where an export stores them smaller."""
+    """The folder of a model with its weights as trained; UsageError for an export that stores them smaller."""
     found = found_model(folder)
     check_as_trained(read_card(found), str(found))
     return found
 
 
 def check_as_trained(card: ModelCard, folder: str) -> None:
-    """UsageError of an export that stores rows of tables smaller, which only `load_model` reads."""
+    """UsageError for an export that stores table rows smaller, which only `load_model` reads."""
     if card.tables != "fp32":
         raise UsageError(
             f"'{folder}' has tables in {card.tables}, as `recsmith export` stored them, which serve and are not "
@@ -89,16 +89,16 @@ def check_as_trained(card: ModelCard, folder: str) -> None:
 
 
 def described(model: RunModel, schema: DataSchema, seed: int) -> Raw:
-    """The lines of a card on a model and its data, with all their fields: another default is another model."""
+    """The lines of a card about a model and its data, with every field written out: later defaults cannot change it."""
     return {"schema": SCHEMA, "model": spell_out(model), "data": spell_out(schema), "seed": seed}
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card of an exported model, files that belong to it by their paths; who loads the weights checks them."""
+    """The card of an exported model, with paths to its files; whoever loads the weights checks them."""
     file = str(folder / CARD)
     raw = read_raw(file, SCHEMA)
     card = decode(ModelCard, raw, file)
-    if "values" not in raw["data"]:  # of a version that kept no transforms
+    if "values" not in raw["data"]:  # from a version that kept no transforms
         card = replace(card, data=replace(card.data, values=None))
     model = card.model
     for system in systems():
@@ -107,22 +107,22 @@ def read_card(folder: Path) -> ModelCard:
 
 
 def write_card(folder: Path, raw: Raw, blocks: Iterable[BlockDigest] | None = None) -> None:
-    """Write the card of the weights in a folder. blocks: digests of them; None: they are taken here."""
+    """Write the card of the weights in a folder. blocks: their digests; None: they are computed here."""
     blocks = block_digests(folder) if blocks is None else list(blocks)
     found = fingerprint_of(blocks) if blocks else None
     write_text(str(folder / CARD), dump_json({**raw, "fingerprint": found}))
 
 
 def weights_digest(folder: Path) -> str:
-    """The digest of all weights in a folder; CorruptFile where its card was written with others."""
+    """The digest of all weights in a folder; CorruptFile if it does not match the card."""
     digest = fingerprint_of(block_digests(folder))
     check_weights(folder, digest)
     return digest
 
 
 def check_weights(folder: Path, digest: str) -> None:
-    """CorruptFile where weights with a digest are not those that the card beside them was written with."""
-    told = cast(Raw, read_json(str(folder / CARD))).get("fingerprint")  # versions before had none
+    """CorruptFile if the digest of the weights is not the one in the card of their folder."""
+    told = cast(Raw, read_json(str(folder / CARD))).get("fingerprint")  # earlier versions had none
     if told not in (None, digest):
         raise CorruptFile(
             f"the weights in '{folder}' are not those that its {CARD} was written with, or damaged; copy all files of "
@@ -131,7 +131,7 @@ def check_weights(folder: Path, digest: str) -> None:
 
 
 def block_digests(folder: Path, part: int = 0, parts: int = 1) -> list[BlockDigest]:
-    """Of the weights in a folder, digests of each block, or of one of several equal parts of these."""
+    """Digests of the blocks of the weights in a folder: of all blocks, or of every `parts`-th, beginning at `part`."""
     files = sorted(each for each in folder.glob(f"*{TENSORS}") if each.is_file())
     blocks = [(file, first) for file in files for first in range(0, file.stat().st_size, BLOCK)]
     with ThreadPoolExecutor(THREADS) as threads:
@@ -145,12 +145,12 @@ def _block_digest(block: tuple[Path, int]) -> BlockDigest:
 
 
 def fingerprint_of(blocks: Iterable[BlockDigest]) -> str:
-    """The digest of weights, of those of all their blocks."""
+    """The digest of weights, computed from the digests of all blocks."""
     return hashlib.sha256(repr(sorted(blocks)).encode()).hexdigest()[:16]
 
 
 def keep_files(model: RunModel, folder: Path) -> RunModel:
-    """Copy the files without which trained weights mean nothing into their folder; the model that names the copies."""
+    """Copy files that a trained model needs into its folder; returns the model with the copies' paths."""
     for system in systems():
         model = system.keep_files(model, folder)
     return model

@@ -1,4 +1,4 @@
-"""Checkpoints of a job: complete or absent, the newest ones kept, written while training goes on where the run says so.
+"""Checkpoints of a job: complete or absent, the newest are kept, optionally written while training goes on.
 
     checkpoints/step-00001000/
       state/             torch.distributed.checkpoint: weights as `model.*`, optimizers as `optimizer.<part>.state.*`
@@ -6,8 +6,8 @@
       random-<rank>.json states of random number generators
       run.json plan.json what was trained, and under which plan
 
-A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part; where the
-run says `checkpoint.publish` it is put into a store before that (publishing.py, which loads then).
+A checkpoint is first written as step-00001000.partial, and renamed once every rank has written its part. If the run has
+`checkpoint.publish`, it is uploaded to a store before that (publishing.py, which is imported only then).
 """
 
 import json
@@ -51,16 +51,16 @@ NO_ROOM = ("No space left", "File too large", "Disk quota exceeded", "PytorchStr
 class Checkpoints:
     """The checkpoints of a run's folder.
 
-    alone: the newest ones are kept as each is written; of an array, whose checkpoint is one of each member, `prune` and
-    `drop` say when.
+    alone: old checkpoints are removed as each is written; in an array, whose checkpoint is one of each member, callers
+    of `prune` and `drop` decide when.
     """
 
     def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement, *, alone: bool = True) -> None:
         self.folder, self.settings, self.agreement, self.alone = folder, settings, agreement, alone
         self._pending: tuple[Future[Any], Path, int] | None = None
-        self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of a thread of its own
+        self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of the writing thread
         self._publisher: Any = None
-        self._after = ThreadPoolExecutor(1)  # what follows a checkpoint in the background
+        self._after = ThreadPoolExecutor(1)  # runs what follows a background checkpoint
         if dist.get_rank() == 0:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -77,9 +77,9 @@ class Checkpoints:
             self._publisher.bring(folder, agreement.group)
 
     def save(self, job: ShardedJob, run: Run, plan: Plan, progress: Raw) -> str | None:
-        """Save the state after a step, on every rank; what went wrong, in words, where the disk refuses it.
+        """Save the state after a step, on every rank; returns what went wrong, in words, if the disk refuses it.
 
-        In the background, only what is written before training goes on can be told here, and the rest by `finish`.
+        In the background, only failures before training goes on can be returned here, and the rest by `finish`.
         """
         problem = self.finish()
         if problem is not None:
@@ -108,30 +108,30 @@ class Checkpoints:
         return problem
 
     def publish_model(self, folder: Path) -> str | None:
-        """Put the trained model into the store as well, where the run asks for it; what went wrong, in words."""
+        """Upload the trained model to the store, if the run asks for it; returns what went wrong, in words."""
         return self._publisher and self._publisher.publish(folder, folder.name, self.agreement.group)
 
     def _published(self, partial: Path, group: Any) -> str | None:
-        """Put a checkpoint into the store, where the run asks for it; what went wrong, in words."""
+        """Upload a checkpoint to the store, if the run asks for it; returns what went wrong, in words."""
         if self._publisher is None:
             return None
         problem = self._publisher.publish(partial, partial.name.removesuffix(PARTIAL), group)
         return problem and f"it is in '{self.folder}' alone, for {problem}"
 
     def _published_after(self, written: Future[Any], partial: Path) -> str | None:
-        """The same once it is written, in a thread of its own."""
+        """Upload a checkpoint once it is written, in a thread of its own."""
         written.result()
         return self._published(partial, self._writers)
 
     def poll(self) -> None:
-        """Complete a checkpoint that was written in the background, once it is; only rank 0 has to."""
+        """Complete a background checkpoint once it is written; only rank 0 has to."""
         pending = self._pending
         if pending is not None and pending[0].done() and not (pending[0].exception() or pending[0].result()):
             self._complete(pending[1])
             self._pending = None
 
     def finish(self) -> str | None:
-        """Wait for a checkpoint in the background; what went wrong with it, in words."""
+        """Wait for a background checkpoint; returns what went wrong with it, in words."""
         pending, self._pending = self._pending, None
         if pending is None:
             return None
@@ -147,7 +147,7 @@ class Checkpoints:
         return {dist.get_rank(): random_states()}
 
     def _without_room(self, size: int) -> str | None:
-        """Why a checkpoint of so many bytes does not fit beside those that are kept; None where it does."""
+        """Why a checkpoint of `size` bytes does not fit on the disk; None if it does."""
         free = shutil.disk_usage(self.folder).free
         if free >= size:
             return None
@@ -157,7 +157,7 @@ class Checkpoints:
         )
 
     def _refused(self, error: BaseException, size: int) -> str:
-        """Why a checkpoint could not be written: of a full disk in words of ours, else the cause as PyTorch has it."""
+        """Why a checkpoint could not be written: an own message if the disk is full, otherwise PyTorch's cause."""
         cause = first_cause(error)
         if any(words in cause for words in NO_ROOM):
             free = format_size(shutil.disk_usage(self.folder).free)
@@ -168,7 +168,7 @@ class Checkpoints:
         return cause
 
     def _small_files(self, partial: Path, run: Run, plan: Plan, progress: Raw) -> str | None:
-        """Everything but the tensors; what went wrong, in words."""
+        """Write everything but the tensors; returns what went wrong, in words."""
         try:
             partial.mkdir(parents=True, exist_ok=True)
             for rank, states in self.random_states().items():
@@ -182,14 +182,14 @@ class Checkpoints:
         return None
 
     def _give_up(self, partial: Path, problem: str) -> str:
-        dist.barrier(group=self.agreement.group)  # nobody still writes
+        dist.barrier(group=self.agreement.group)  # wait until no rank writes
         if dist.get_rank() == 0:
             shutil.rmtree(partial, ignore_errors=True)
         dist.barrier(group=self.agreement.group)
         return problem
 
     def _complete(self, partial: Path) -> None:
-        """Rename what every rank has written, and remove checkpoints beyond those kept."""
+        """Rename a checkpoint that every rank has written, and remove old checkpoints."""
         if dist.get_rank() != 0:
             return
         os.sync()
@@ -198,7 +198,7 @@ class Checkpoints:
             self.prune()
 
     def prune(self) -> None:
-        """Remove checkpoints beyond those kept; only rank 0 has to."""
+        """Remove checkpoints beyond the newest `keep`; only rank 0 has to."""
         for old in self.all()[: -self.settings.keep]:
             shutil.rmtree(old, ignore_errors=True)
 

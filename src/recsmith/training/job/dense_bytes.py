@@ -1,4 +1,4 @@
-"""What a run takes of each rank, by when it is alive: for `recsmith explain --memory --run`."""
+"""The memory of each rank in a run, by when it is used: for `recsmith explain --memory --run`."""
 
 import math
 from dataclasses import replace
@@ -20,14 +20,14 @@ from recsmith.training.seams.registry import first_of, systems
 
 
 def memory_of_run(run: Run | Source, plan: Plan | Source) -> tuple[StepMemory, DenseLayers]:
-    """(what is alive when, what could be less) of the run's own model and rows, at the batch of a plan.
+    """(memory by when it is used, what could be less) for the run's own model and rows, at the batch size of a plan.
 
-    Nothing is trained, and tables get no memory. A model of histories tells no single layers' outputs. What systems
-    keep beside tables and layers counts as alive always.
+    Nothing is trained, and tables get no memory. For a model of histories, outputs of single layers are not given. What
+    systems hold in addition to tables and layers counts as always used.
 
     Raises:
         UsageError: the run or the plan cannot be read, or the run trains several models.
-        PlanMismatch: the plan is of other tables than the run's.
+        PlanMismatch: the plan is for other tables than the run's.
     """
     require_torchrec()
     made = load_run(run)
@@ -62,7 +62,7 @@ def _memory(made: Run, placed: Plan, shapes: Shapes) -> tuple[StepMemory, DenseL
 
 
 def _check_one_model(run: Run) -> None:
-    """UsageError where a run trains several models, each of which has a plan and a run of its own."""
+    """UsageError if a run trains several models, each of which has a plan and a run of its own."""
     several = first_of(system.trained_runs(run) for system in systems())
     if several:
         folder = several[0].output

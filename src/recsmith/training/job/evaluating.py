@@ -1,4 +1,4 @@
-"""A sharded model called on all samples of a dataset, in a pass of its own that leaves training as it was."""
+"""Evaluation of a sharded model on all samples of a dataset, which leaves training unchanged."""
 
 from dataclasses import replace
 
@@ -19,21 +19,21 @@ from recsmith.training.tables.features import Features
 
 
 def scored_labels(run: Run, schema: DataSchema) -> ScoredLabels:
-    """The labels of the predictions of a run's model."""
+    """The labels that a run's model predicts."""
     return ScoredLabels(schema.labels, number_tasks(run.model.tasks, schema), run.metrics.pr_auc)
 
 
 def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run) -> Scores:
-    """Scores on all samples of a dataset, with the exact AUC; called on every rank, as `score_each` of one model."""
+    """Scores of one model on all samples of a dataset, with exact AUC; called on every rank."""
     return score_each(job, dataset, features, batch_size, run)[0]
 
 
 def score_each(
     job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run, models: int = 1
 ) -> list[Scores]:
-    """The same of models that are called as one, whose logits are (models, B, L).
+    """Scores of several models that are called as one, with logits of shape (models, B, L); called on every rank.
 
-    run: its model, and which samples are ranked.
+    run: gives the models' tasks, and which samples are ranked together.
 
     Raises:
         UsageError: the data does not say which samples are ranked together.

@@ -1,9 +1,9 @@
-"""Rectangles of tensors that ranks hold in one way and are to hold in another, sent from memory to memory.
+"""Moves parts of tensors between ranks, from memory to memory, from one sharding to another.
 
-Every rank knows which rectangles all ranks hold and want, so that each works out alone what it sends and receives. What
-a rank held itself it copies; what several ranks hold comes from one of them.
+Every rank knows which rectangles all ranks hold and want, so each computes alone what it sends and receives. A rank
+copies what it holds itself; a part that several ranks hold comes from one of them.
 
-A rectangle of a tensor is (corner, shape), both with a number a dimension.
+A rectangle of a tensor is (corner, shape), each with one number for each dimension.
 """
 
 from collections import defaultdict
@@ -19,11 +19,11 @@ from recsmith.errors import RecSmithError
 Place = tuple[int, ...]
 Rectangle = tuple[Place, Place]
 Held = tuple[Place, torch.Tensor]  # (corner in the whole tensor, the part)
-Layout = dict[str, list[Rectangle]]  # of a rank: its rectangles, by the name of the tensor
+Layout = dict[str, list[Rectangle]]  # rectangles of a rank, by tensor name
 
 
 class Transfer(NamedTuple):
-    """What goes from a piece of one rank to a piece of another; `corner` and `shape` are of the whole tensor."""
+    """A part that moves from one rank's piece to another rank's; `corner` and `shape` refer to the whole tensor."""
 
     source: int
     piece: int
@@ -34,12 +34,13 @@ class Transfer(NamedTuple):
 
 
 def exchange(before: Mapping[str, Sequence[Held]], after: Mapping[str, Sequence[Held]], group: Any) -> dict[str, int]:
-    """Fill the tensors of `after` from those of `before` of all ranks; bytes that this rank received, by tensor.
+    """Fill the tensors of `after` from those of `before` on all ranks; returns the bytes that this rank received.
 
-    Every rank calls it. before: in host memory, of element types as in `after`. group: of all ranks, on processors.
+    Every rank must call it. before: in host memory, with the element types of `after`. group: CPU process group of all
+    ranks. The bytes are by tensor name.
 
     Raises:
-        RecSmithError: no rank holds what another one wants.
+        RecSmithError: a part that some rank wants is held by no rank.
     """
     layouts: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(layouts, (_layout(before), _layout(after)), group=group)
@@ -53,7 +54,7 @@ def exchange(before: Mapping[str, Sequence[Held]], after: Mapping[str, Sequence[
 
 
 def transfers(name: str, held: Sequence[Layout], wanted: Sequence[Layout]) -> list[Transfer]:
-    """What crosses and what is copied, so that every rank has what it wants of a tensor; the same list on each rank."""
+    """All sends and copies that give every rank what it wants of a tensor; the same list on each rank."""
     holders: defaultdict[Rectangle, dict[int, int]] = defaultdict(dict)
     for rank, layout in enumerate(held):
         for piece, rectangle in enumerate(layout.get(name, ())):
@@ -71,7 +72,7 @@ def transfers(name: str, held: Sequence[Layout], wanted: Sequence[Layout]) -> li
 def _parts(
     rank: int, number: int, whole: Rectangle, holders: Mapping[Rectangle, Mapping[int, int]]
 ) -> Iterator[Transfer]:
-    """What a wanted rectangle is made of."""
+    """The transfers that fill a wanted rectangle."""
     for rectangle, pieces in holders.items():
         corner = tuple(map(max, rectangle[0], whole[0]))
         shape = tuple(end - begin for begin, end in zip(corner, map(min, _end(rectangle), _end(whole)), strict=True))
@@ -81,7 +82,7 @@ def _parts(
 
 
 def _filled(parts: Sequence[Transfer], before: Sequence[Held], after: Sequence[Held], group: Any) -> int:
-    """Send, receive and copy the parts of a tensor; bytes that this rank received."""
+    """Send, receive and copy the parts of a tensor; returns the bytes that this rank received."""
     me, work, arriving, received = dist.get_rank(group), list[Any](), list[tuple[torch.Tensor, torch.Tensor]](), 0
     for part in parts:
         if part.source == me:
@@ -109,7 +110,7 @@ def _window(held: Held, part: Transfer) -> torch.Tensor:
 
 
 def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bytes, of its own memory where that is contiguous: gloo knows not all element types."""
+    """The tensor's bytes, sharing its memory if that is contiguous: gloo does not support all element types."""
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 

@@ -1,6 +1,6 @@
 """The trained model without its sharding: weights.safetensors and card.json, written by all ranks at once.
 
-No rank ever holds a whole table: rank 0 makes the file at its full size, and every rank writes its shards in place.
+No rank ever holds a whole table: rank 0 creates the file at its full size, and every rank writes its shards in place.
 Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header, tensors one after the other).
 """
 
@@ -50,7 +50,7 @@ RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.
 
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
-    """Write the model of a job into a folder that every rank sees, on every rank; RecSmithError where it is full."""
+    """Write a job's model into a folder that all ranks can access, on every rank; RecSmithError if the disk is full."""
     job.replicas.meet()
     job.rows.flush()
     whole = job.rows.whole()
@@ -77,7 +77,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     for name, corner, tensor, everywhere in job.rows.shards():
         if not everywhere or dist.get_rank() == 0:
             arrays[names[name]][_window(corner, tensor)] = as_array(tensor.detach().cpu())
-    if hosts_here(dist.get_world_size()) > 1:  # rank 0 reads what others have written, on a disk of all hosts
+    if hosts_here(dist.get_world_size()) > 1:  # rank 0 reads what other hosts have written to the shared disk
         for array in (each for each in arrays.values() if isinstance(each, np.memmap)):
             array.flush()
     del arrays
@@ -93,7 +93,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
 
 
 def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor], card: Raw) -> None:
-    """Write an exported model into another folder, with some tensors and lines of its card changed; whole or not.
+    """Copy an exported model into another folder with some tensors and card lines replaced, whole or not at all.
 
     Raises:
         RecSmithError: the disk refuses it.
@@ -109,19 +109,19 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
 
 
 def check_together(model: Path) -> None:
-    """CorruptFile on every rank where the weights of an exported model are not those of its card; each reads a part."""
+    """CorruptFile on every rank if the weights of an exported model do not match its card; each rank reads a part."""
     check_weights(model, fingerprint_of(_blocks_together(model)))
 
 
 def _blocks_together(model: Path) -> list[BlockDigest]:
-    """Digests of all blocks of the weights in a folder, each of which one rank has taken."""
+    """Digests of all blocks of the weights in a folder, each computed by one rank."""
     found: list[list[BlockDigest]] = [[] for _ in range(dist.get_world_size())]
     dist.all_gather_object(found, block_digests(model, dist.get_rank(), dist.get_world_size()))
     return [each for part in found for each in part]
 
 
 def load_into(job: ShardedJob, file: Path) -> None:
-    """Read exported weights into this rank's shards; CorruptFile where they are of another model, or damaged."""
+    """Read exported weights into this rank's shards; CorruptFile if they are of another model, or damaged."""
     whole = job.rows.whole()
     names = exported_names(job.model, whole)
     with torch.no_grad(), opened_weights(file, {names[name]: each for name, each in whole.items()}) as opened:
@@ -139,7 +139,7 @@ def load_into(job: ShardedJob, file: Path) -> None:
 
 @contextmanager
 def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[Any]:
-    """An exported model's weights, opened: safetensors reads what is asked for.
+    """An exported model's weights file, opened; safetensors reads tensors on demand.
 
     Raises:
         CorruptFile: the file is damaged, or holds other tensors than expected.
@@ -157,8 +157,8 @@ def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[
 
 @contextmanager
 def opened_file(file: Path, cure: str = "export the model again") -> Iterator[Any]:
-    """A safetensors file, opened; CorruptFile where it is damaged."""
-    check_is_file(file)  # a pipe would be waited for
+    """A safetensors file, opened; CorruptFile if it is damaged."""
+    check_is_file(file)  # opening a pipe would block
     try:
         with safe_open(file, framework="pt") as opened:
             yield opened
@@ -173,7 +173,7 @@ def tensors_in(opened: Any) -> dict[str, WholeTensor]:
 
 def _kind(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
     kinds = {name: kind for kind, name in TYPE_NAMES.items()}
-    return kinds.get(entry.get_dtype(), torch.bool), tuple(entry.get_shape())  # others are never exported
+    return kinds.get(entry.get_dtype(), torch.bool), tuple(entry.get_shape())  # other types are never exported
 
 
 def _said(whole: WholeTensor | None) -> str:
@@ -181,7 +181,7 @@ def _said(whole: WholeTensor | None) -> str:
 
 
 def arrays_of(file: Path, mode: Literal["r", "r+"] = "r+") -> dict[str, Any]:
-    """The tensors of a safetensors file of our own as arrays in mapped memory, to write into; bf16 as its 16 bits."""
+    """Memory-mapped arrays of the tensors in one of our safetensors files, writable by default; bf16 as its 16 bits."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         header = json.loads(opened.read(length))
@@ -197,7 +197,7 @@ def arrays_of(file: Path, mode: Literal["r", "r+"] = "r+") -> dict[str, Any]:
 
 
 def make_tensor_file(file: Path, weights: dict[str, WholeTensor]) -> None:
-    """The header and room for every tensor, which the disk must have now: later, mapped memory could not say so."""
+    """Write the header and allocate space for every tensor: a full disk could not be reported through mapped memory."""
     header: Raw = {}
     end = 0
     for name in sorted(weights):
@@ -213,7 +213,7 @@ def make_tensor_file(file: Path, weights: dict[str, WholeTensor]) -> None:
 
 
 def _window(corner: tuple[int, ...], tensor: torch.Tensor) -> tuple[slice, ...]:
-    """Where a shard lies in its whole tensor; a number's own place is everything."""
+    """The slices of a shard in its whole tensor; for a scalar, everything."""
     return tuple(slice(first, first + size) for first, size in zip(corner, tensor.shape, strict=True)) or (slice(None),)
 
 

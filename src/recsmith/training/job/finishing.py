@@ -18,9 +18,9 @@ from recsmith.training.sources import data_digest
 
 
 def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
-    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none.
+    """Save a last checkpoint, score and export; a job that a signal ended has saved already and exports nothing.
 
-    test: scores on data.test, where they are known. What systems brought is said when all is written.
+    test: scores on data.test, if they are known. The gains of systems are reported at the end.
     """
     result = _finished(job, ended=ended, test=test)
     said = brought(job)
@@ -59,7 +59,7 @@ def _finished(job: TrainingJob, *, ended: bool, test: Scores | None) -> Raw:
 
 
 def _kept_line(job: TrainingJob, *, failed: bool) -> str:
-    """What is kept of a job that a signal ended. failed: whether its last checkpoint was not written."""
+    """A line about what is kept of a job that a signal ended. failed: whether its last checkpoint was not written."""
     step = job.progress.step
     if job.run.checkpoint is None:
         return f"ended after step {step:,} with nothing saved, since the run has no checkpoint"
@@ -69,7 +69,7 @@ def _kept_line(job: TrainingJob, *, failed: bool) -> str:
 
 
 def brought(job: TrainingJob) -> dict[str, str]:
-    """What each system of a job brought, a sentence by key of the run, and what a step took; {} without systems."""
+    """The gain of each system of a job, a sentence by key of the run, and the step time; {} without systems."""
     said = {key: each for system in systems() for key, each in system.brought(job).items()}
     if said:
         progress, cluster = job.progress, job.plan.cluster
@@ -80,13 +80,13 @@ def brought(job: TrainingJob) -> dict[str, str]:
 
 
 def export_model(job: TrainingJob, folder: Path, test: Raw | None) -> None:
-    """Write the model as it is now, with its card. test: its scores."""
+    """Export the current model with its card. test: its scores."""
     trained_on = {} if (digest := data_digest(job.source)) is None else {"trained_on": digest}
     export(job.sharded, job.run, job.source.schema, folder, {"step": job.progress.step, "test": test, **trained_on})
 
 
 def peak_bytes() -> int:
-    """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
+    """Peak memory of the rank that used most: of its GPU, or resident."""
     on_gpu = torch.cuda.is_available()
     mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
     return over_ranks(mine, dist.ReduceOp.MAX)

@@ -1,6 +1,6 @@
-"""A run that goes on from a checkpoint of its folder: from which, and whether it can.
+"""Which checkpoint in its folder a run continues from, and whether it can.
 
-A start asks, and a dry run asks the same.
+Both a start and a dry run use this.
 """
 
 from pathlib import Path
@@ -20,15 +20,15 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 def newest_of(run: Run) -> Saved | None:
-    """The newest complete checkpoint in a run's folder, from which it goes on; None where it begins anew."""
+    """The newest complete checkpoint in a run's folder, from which it continues; None if it starts anew."""
     return newest_in(Path(run.output) / CHECKPOINTS) if run.checkpoint else None
 
 
 def after_failure(run: Run, saved: Saved) -> list[str]:
-    """A line on the watcher that ended the job before with an error, where the checkpoint is not of after that.
+    """A line about the watcher that ended the previous job with an error, unless the checkpoint is later than that.
 
     Raises:
-        UsageError: it looked at all that was trained, so that a model would be made of that now.
+        UsageError: the watcher saw everything that was trained, so the model would be made of just that.
     """
     file, step = Path(run.output) / LOG, saved.progress["step"]
     last = next(reversed(logged(file, "watcher")), {}) if file.exists() else {}
@@ -42,7 +42,7 @@ def after_failure(run: Run, saved: Saved) -> list[str]:
 
 
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:
-    """Refuse plan, data or their order, and what systems refuse, unlike those of the checkpoint to go on from."""
+    """Refuse a plan, data or order that differs from the checkpoint's, and what systems refuse."""
     run, progress = parts.run, saved.progress
     after_failure(run, saved)
     for system in systems():
@@ -53,9 +53,9 @@ def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> Non
 
 
 def check_job(run: Run, saved: Saved, parts: Unsharded) -> None:
-    """Refuse another model or another optimizer than the checkpoint's (CorruptFile). run: decided.
+    """Refuse another model or another optimizer than the checkpoint's (CorruptFile). run: the decided run.
 
-    What only shards can tell, `Saved.load` refuses.
+    `Saved.load` checks what is known only once the model is sharded.
     """
     sparse = any(OPTIMIZERS[name].fused_states for name in run.optimizers.sparse.names)
     kept = {"dense": state_bytes(run.optimizers.dense), "sparse": sparse}

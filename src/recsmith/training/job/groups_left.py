@@ -1,7 +1,7 @@
-"""Sharding groups of a 2D job when the number of its hosts has changed: fewer groups or more, under the same plan.
+"""Sharding groups of a 2D job after the number of its hosts has changed: fewer or more groups, under the same plan.
 
-Every group holds all tables, so that the plan of a group stays. What moves is of ranks that have another place in their
-group than before: ranks are numbered anew, and TorchRec's default layout gives neighbouring ranks the same shards.
+Every group holds all tables, so the plan of a group does not change. Data moves to ranks whose place in their group
+changes: ranks are renumbered, and TorchRec's default layout gives neighbouring ranks the same shards.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ from recsmith.training.run import Run
 
 
 def of_groups_left(plan: Plan, run: Run, ranks: int) -> Plan:
-    """The plan of sharding groups for a job that has so many ranks, of which groups can be made.
+    """The plan of sharding groups for a job with `ranks` ranks, which must form whole groups.
 
-    Where other ranks of a group share a host than before, and a placement needs that, tables are placed anew.
+    If a placement depends on which ranks of a group share a host, and that changes, tables are placed anew.
     """
     workload = replace(plan.workload, batch_size=run.data.local_batch_size(ranks))
     cluster = of_ranks(plan.cluster, ranks)
@@ -32,10 +32,10 @@ def of_groups_left(plan: Plan, run: Run, ranks: int) -> Plan:
 
 
 def moved_of_groups(before: Plan, after: Plan, places: Mapping[int, int]) -> tuple[int, int]:
-    """Bytes of tables that ranks receive which did not hold them, and the least that any numbering of ranks moves.
+    """(bytes of tables that ranks receive without having held them, the least that any numbering of ranks moves).
 
-    places: by each rank of the job before, its rank now. Groups of another size are taken to have held nothing. The
-    least is 0, which is not known, where tables are placed anew.
+    places: current rank by rank of the job before. Groups of another size count as having held nothing. The least is 0,
+    which means unknown, if tables are placed anew.
     """
     same = before.cluster.world_size == after.cluster.world_size
     held = {now: before.cluster.rank_in_group(old) for old, now in places.items() if same}
@@ -50,7 +50,7 @@ def moved_of_groups(before: Plan, after: Plan, places: Mapping[int, int]) -> tup
 
 
 def received(before: Plan, after: Plan, held: int | None, place: int) -> int:
-    """Bytes of tables that a rank in this place of its group receives, which had a place (None: none) in one before."""
+    """Bytes that a rank at `place` in its group receives. held: its place in the group before; None: it had none."""
     own = as_now(before, {} if held is None else {held: place})
     shards = moved_bytes(own, after.placements, after.workload, after.cluster).values()
     return sum(size for each in shards for rank, size in each if rank == place)

@@ -1,8 +1,8 @@
-"""The plan of a job of several hosts when their number has changed, and what is told of that.
+"""The plan of a job of several hosts after their number has changed, and the report about it.
 
-Rank 0 plans for the ranks that are there. Where a host was lost, the plan keeps every table where it was, but for those
-that the lost ranks held alone: what else moves is at most a twentieth of these. How a plan of fewer ranks loads a
-checkpoint, plan_rules.py says.
+Rank 0 plans for the available ranks. After losing a host, the plan keeps every table in place, except those that only
+the lost ranks held: what else moves is at most a twentieth of these. plan_rules.py says how a plan of fewer ranks loads
+a checkpoint.
 """
 
 import time
@@ -27,14 +27,14 @@ from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.seams.in_jobs import Attached
 from recsmith.units import format_size, format_time
 
-RUNNING = "running.json"  # in the folder where hosts meet: who trained last, and under which plan
-SPARE = 1.05  # of the bytes that must move: what a plan of fewer hosts may move
-REPLAN_S = 20.0  # for which such a plan is searched at most: large jobs stop here with what they have
+RUNNING = "running.json"  # file in the hosts' meeting folder: which hosts trained last, and under which plan
+SPARE = 1.05  # bytes that a plan of fewer hosts may move, as a multiple of those that must
+REPLAN_S = 20.0  # time limit of the search for such a plan: large jobs stop here with the best so far
 
 
 @noun
 class RunningHosts:
-    """Hosts that trained, and the digest of their plan."""
+    """Hosts that trained together, and the digest of their plan."""
 
     plan: str
     hosts: tuple[HostAgent, ...]
@@ -42,11 +42,11 @@ class RunningHosts:
 
 @noun
 class HostChange:
-    """What a change of hosts makes of a plan.
+    """The effect of a change of hosts on the plan.
 
-    plan_s: seconds that it was planned in. moved_bytes: of tables that ranks receive which did not hold them before.
-    least_bytes: that any plan moves, for none of the ranks that are left held them. step: that training goes on after;
-    None where there was no checkpoint.
+    plan_s: seconds of planning. moved_bytes: bytes of tables that ranks receive without having held them before.
+    least_bytes: bytes that any plan must move, because none of the remaining ranks held them. step: the step after
+    which training continues; 0 if there was no checkpoint.
     """
 
     hosts: tuple[str, ...]
@@ -78,12 +78,12 @@ class HostChange:
 def plan_of_hosts(
     parts: Unsharded, before: Plan | None, there: HostRound, folder: Path, step: int
 ) -> tuple[Plan, HostChange | None]:
-    """The plan of a round of hosts, made by this process, and what has changed; None where nothing has.
+    """(the plan of a round of hosts, made by this process; what has changed, or None if nothing has).
 
-    before: the plan of the checkpoint. folder: where hosts meet. step: of the checkpoint, 0 without one.
+    before: the plan of the checkpoint. folder: where hosts meet. step: step of the checkpoint, 0 without one.
 
     Raises:
-        Infeasible, NoPlanFound: the tables do not fit on the hosts that are left.
+        Infeasible, NoPlanFound: the tables do not fit on the remaining hosts.
         UsageError: the state of the checkpoint cannot be loaded under the plan.
     """
     begun = time.perf_counter()
@@ -107,12 +107,12 @@ def plan_of_hosts(
 
 
 def _in_groups(run: Run) -> bool:
-    """Whether the plan of a run's file is of several sharding groups."""
+    """Whether a run's plan file has several sharding groups."""
     return run.plan not in MADE_HERE and load_plan(run.plan).cluster.replication is not None
 
 
 def _moved(running: Plan, plan: Plan, places: Mapping[int, int]) -> tuple[int, int]:
-    """Bytes of tables that ranks receive, and that they must. places: by each rank of the running job, its rank now."""
+    """(bytes of tables that ranks receive, bytes that must move). places: current rank by rank of the running job."""
     if running.cluster.job_world_size > running.cluster.world_size or plan.cluster.replication is not None:
         return moved_of_groups(running, plan, places)
     now = as_now(running, places)
@@ -122,7 +122,7 @@ def _moved(running: Plan, plan: Plan, places: Mapping[int, int]) -> tuple[int, i
 
 
 def note_running(folder: Path, there: HostRound, plan: Plan) -> None:
-    """Note who trains, and under which plan, for the round after this one."""
+    """Record which hosts train, and under which plan, for the next round."""
     made = RunningHosts(plan=plan.digest, hosts=there.hosts)
     replace_file(folder / RUNNING, dump_json(encode(made)).encode())
 
@@ -130,7 +130,7 @@ def note_running(folder: Path, there: HostRound, plan: Plan) -> None:
 def _made(
     parts: Unsharded, before: Plan | None, moved_from: Plan | None, ranks: int, per_host: int, *, least: bool
 ) -> Plan:
-    """A plan for so many ranks. least: move little more than must."""
+    """A plan for `ranks` ranks. least: move little more than necessary."""
     run = parts.run
     if run.plan in MADE_HERE:
         plan = plan_to_go_on(parts, before, ranks, per_host)
@@ -142,9 +142,9 @@ def _made(
 
 
 def of_fewer_hosts(plan: Plan, before: Plan | None, run: Run, ranks: int) -> Plan:
-    """The problem of a plan for fewer hosts, as a plan that is not solved: its workload, cluster and rules.
+    """The problem of a plan for fewer hosts, as an unsolved plan: its workload, cluster and rules.
 
-    before: the plan of the checkpoint that must be loadable.
+    before: the plan of the checkpoint, whose state must be loadable.
     """
     space, limits = constraints_from_raw(plan.constraints, "the plan of the run")
     rules = (*limits.rules, *(loadable_rules(before or plan)))
@@ -156,7 +156,7 @@ def of_fewer_hosts(plan: Plan, before: Plan | None, run: Run, ranks: int) -> Pla
 
 
 def _moving_little(fresh: Plan, moved_from: Plan | None, ranks: int) -> Plan:
-    """A plan for the problem of `fresh` that moves what it must, and a twentieth of that; else one that moves more."""
+    """A plan for the problem of `fresh` that moves at most a twentieth more than necessary; otherwise any plan."""
     assert moved_from is not None
     old = replace(moved_from, constraints=fresh.constraints)
     limit = int(SPARE * least_moved(moved_from, ranks))
@@ -172,7 +172,7 @@ def _moving_little(fresh: Plan, moved_from: Plan | None, ranks: int) -> Plan:
 
 
 def least_moved(plan: Plan, ranks: int) -> int:
-    """Bytes of tables that no rank below `ranks` holds: any plan for these moves as many."""
+    """Bytes of tables that no rank below `ranks` holds, which any plan for these ranks must move."""
     tables = {table.name: table for table in plan.workload.tables}
     left = dict.fromkeys(tables, 0)
     whole = set[str]()
@@ -181,12 +181,12 @@ def least_moved(plan: Plan, ranks: int) -> int:
             rows, columns = shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]
             left[shard.table] += rows * columns * tables[shard.table].element_bytes
             if (rows, columns) == (tables[shard.table].num_embeddings, tables[shard.table].embedding_dim):
-                whole.add(shard.table)  # a copy, or the only shard
+                whole.add(shard.table)  # the rank has a copy, or the only shard
     return sum(table.weight_bytes - left[name] for name, table in tables.items() if name not in whole)
 
 
 def _running(folder: Path, output: Path) -> Plan | None:
-    """The plan that trained last, where it is still known."""
+    """The plan that trained last, if it is still known."""
     noted, file = _noted(folder), output / "plan.json"
     try:
         plan = load_plan(file) if file.exists() else None
@@ -201,7 +201,7 @@ def _noted(folder: Path) -> RunningHosts | None:
 
 
 def _places(folder: Path, plan: Plan, there: HostRound) -> dict[int, int]:
-    """Ranks of a plan, and their ranks now, of hosts that are still there."""
+    """Current rank by rank of a plan, for hosts that are still there."""
     noted, per_host = _noted(folder), plan.cluster.job_local_world_size
     if noted is None or noted.plan != plan.digest:
         return {rank: rank for rank in range(plan.cluster.job_world_size)}
@@ -215,13 +215,13 @@ def _places(folder: Path, plan: Plan, there: HostRound) -> dict[int, int]:
 
 @dataclass
 class HostsTold(Attached):
-    """Writes what has changed of hosts, once the first step after it is done."""
+    """Reports a change of hosts once the first step after it is done."""
 
     change: HostChange
     steps: int = 0
 
     def before_step(self, job: Any) -> None:
-        """Tell after the first step."""
+        """Report after the first step."""
         self.steps += 1
         if self.steps == 2:
             seconds = None if self.change.lost_at_s is None else time.time() - self.change.lost_at_s

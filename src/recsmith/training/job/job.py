@@ -1,4 +1,4 @@
-"""A rank's training while it is under way: what it consists of, how far it is, and what is done beside the steps."""
+"""One rank's training in progress: its parts, its progress, and what is done between steps."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,31 +37,31 @@ class Progress:
     """How far training is."""
 
     step: int = 0
-    position: State | None = None  # of the data, as its source says it
+    position: State | None = None  # state of the data's source
     scores: Scores | None = None
     begun: int = 0  # step after which this job began
     saved: int = 0  # step of the newest checkpoint
-    kept: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what parts of the job kept in that checkpoint
-    corrupt: int = 0  # samples that this rank has left out since the job started
-    sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
-    told_s: float | None = None  # of a step, as it was predicted: on rank 0
-    own_s: tuple[float, ...] = ()  # of the usual step, by rank, without what waits for others; once training is over
-    step_s: float | None = None  # of the usual step of this rank, once training is over and had enough of them
-    tested: tuple[int, Scores] | None = None  # after which step data.test was scored last, and how
+    kept: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what parts of the job stored in that checkpoint
+    corrupt: int = 0  # unreadable samples that this rank has skipped since the job started
+    sent_bytes: int = 0  # given to collectives in the first usual step: the largest number of any rank
+    told_s: float | None = None  # predicted seconds of a step; on rank 0
+    own_s: tuple[float, ...] = ()  # seconds of the usual step by rank, without waiting for other ranks; at the end
+    step_s: float | None = None  # seconds of this rank's usual step; at the end, if there were enough steps
+    tested: tuple[int, Scores] | None = None  # (step, scores) of the last evaluation on data.test
 
     @property
     def test_now(self) -> Scores | None:
-        """Scores on data.test of the model as it is; None where nobody has scored it since it changed."""
+        """Scores on data.test of the current model; None if it was not scored since it changed."""
         return self.tested[1] if self.tested is not None and self.tested[0] == self.step else None
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """All that a rank's training consists of; only `progress` changes.
+    """Everything that a rank's training consists of; only `progress` changes.
 
-    attached: what systems have in the job, by the keys of progress.json under which it is kept, or by those of the run
-    where nothing is. keeps: by a key of progress.json, what a part of the job has to keep in a checkpoint now; None for
-    nothing. What it kept in the one that training goes on from is in `progress.kept`.
+    attached: objects of systems in the job, by their keys in progress.json, or by keys of the run if they keep nothing
+    there. keeps: by key of progress.json, a function that returns what a part of the job stores in a checkpoint now;
+    None for nothing. `progress.kept` has what was stored in the checkpoint that training continues from.
     """
 
     run: Run
@@ -83,11 +83,11 @@ class TrainingJob:
 
     @property
     def total_steps(self) -> int | None:
-        """Steps of the whole run, where the number of samples is known: those done, and what these ranks have left."""
+        """Steps of the whole run: done and left on these ranks; None if the number of samples is unknown."""
         return total_steps(self.run, self.source, dist.get_world_size(), self.progress.step, self.progress.position)
 
     def batches_of(self, source: BatchSource, state: State | None = None) -> Iterator[TrainingBatch]:
-        """This rank's batches of a source, in the steps that come next. state: from where on; None: its beginning."""
+        """This rank's batches of a source for the next steps. state: where they start; None: at the beginning."""
         return batches_here(self.run, source, self.features, step=self.progress.step, state=state)
 
     @property
@@ -97,7 +97,7 @@ class TrainingJob:
 
 
 def save(job: TrainingJob) -> None:
-    """Save the state; where the disk refuses it, say so and train on."""
+    """Save the state; if the disk refuses it, report that and train on."""
     begun, progress, log = time.perf_counter(), job.progress, job.log
     with STEPS.standing(), random_kept():
         job.sharded.replicas.meet()
@@ -110,7 +110,7 @@ def save(job: TrainingJob) -> None:
 
 
 def kept_progress(job: TrainingJob) -> Raw:
-    """What a checkpoint keeps of how far a job is."""
+    """What a checkpoint stores about the progress of a job."""
     progress = job.progress
     return {
         "step": progress.step,
@@ -123,10 +123,10 @@ def kept_progress(job: TrainingJob) -> Raw:
 
 @dataclass(frozen=True)
 class AmongOthers:
-    """How far a job is whose trainers each take a part of its batches, and wait for nobody.
+    """Progress of a job whose trainers each take a share of its batches and do not wait for each other.
 
-    step: of the job. trained: batches of this trainer. batches: of all. since: of all, since the line before. width:
-    batches of a step. lag: steps by which the rows of the newest batch lagged behind.
+    step: of the job. trained: batches of this trainer. batches: batches of all trainers. since: batches of all trainers
+    since the line before. width: batches of a step. lag: steps by which the rows of the newest batch were outdated.
     """
 
     step: int
@@ -138,7 +138,7 @@ class AmongOthers:
 
 
 def log_progress(job: TrainingJob, times: StepTimes, total: int | None, among: AmongOthers | None = None) -> None:
-    """Scores and times since the last line, for the log and for people. among: of a job that trains so."""
+    """Log scores and times since the last line, for files and for people. among: for asynchronous trainers."""
     progress, log = job.progress, job.log
     steps, asked = times.steps, over_ranks(times.samples, dist.ReduceOp.SUM)
     seconds, parts = times.take()
@@ -147,7 +147,7 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None, among: A
     of_systems = [system.line(job, max(steps, 1)) for system in systems()]
     facts = {name: fact for more, _ in of_systems for name, fact in more.items()}
     own, speed, reached, trained = {}, progress.scores.samples / seconds, progress.step, float(steps)
-    if among is not None:  # times are of this trainer's batches; how far and how fast it goes, of all
+    if among is not None:  # times are of this trainer's batches; progress and speed are of all trainers
         own = {"own_batches": among.trained, "batches": among.batches, "lag": among.lag}
         speed, reached, trained = speed * among.since / max(steps, 1), among.step, among.since / among.width
     values = {
@@ -168,7 +168,7 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None, among: A
 
 
 def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
-    """Scores on data.test. scores: these, where they are known."""
+    """Log and return scores on data.test. scores: the scores, if they are known already."""
     progress = job.progress
     if scores is None:
         dataset = open_data(job.run.data.test, "data.test")
@@ -180,14 +180,14 @@ def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
 
 
 def write_once(job: TrainingJob, event: str, values: Raw) -> None:
-    """A line of log.jsonl on the step that a job is at, in place of one that was written before this job began."""
+    """Write a line of log.jsonl for the current step, replacing one that was written before this job began."""
     if job.progress.step == job.progress.begun:
         job.log.forget(lambda line: (line.get("event"), line.get("step")) == (event, values["step"]))
     job.log.write(event, values)
 
 
 def log_wish(job: TrainingJob, wish: Wish, done: str, *, say: bool = True) -> None:
-    """Log what a watcher asked for, why, and what was done. say: on the terminal, too."""
+    """Log what a watcher requested, why, and what was done. say: also show it on the terminal."""
     step = job.progress.step
     job.log.write("watcher", {"step": step, "what": wish.what, "because": wish.because, "done": done})
     job.log.show(step, f"watcher/{wish.what}", f"{wish.because}: {done}")
@@ -196,7 +196,7 @@ def log_wish(job: TrainingJob, wish: Wish, done: str, *, say: bool = True) -> No
 
 
 def over_ranks(number: int, how: Any) -> int:
-    """The sum, or the most, of every rank's number."""
+    """The sum or maximum of every rank's number."""
     found = torch.tensor(number, dtype=torch.int64, device=rank_device())
     dist.all_reduce(found, how)
     return int(found)

@@ -9,7 +9,7 @@ PAIRS = "dlrm"  # the model that multiplies all pairs of features
 
 
 def shapes_of(model: RunModel, schema: DataSchema) -> list[tuple[int, ...]]:
-    """Shapes of the dense parameters of a built-in model for data of a schema; none of a model of the user's."""
+    """Shapes of the dense parameters of a built-in model for data with a schema; empty for other models."""
     widths = [table.embedding_dim or model.embedding_dim for table in tables_of(model, schema) for _ in table.features]
     dense, width, columns = max(1, len(schema.dense)), model.embedding_dim, sum(widths)
     if model.name == "deepfm":

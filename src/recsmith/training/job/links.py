@@ -1,7 +1,7 @@
-"""Whether what was told of a step is of links that this job has.
+"""Whether a predicted step assumes links between hosts that this job does not have.
 
-A plan of several hosts is priced by the links between them. Where a job has fewer hosts than its plan, as where ranks
-of one machine stand in for them, nothing crosses those links, and the step that was told is not that of this job.
+A plan of several hosts is priced with the links between them. If a job has fewer hosts than its plan, because ranks of
+one machine stand in for them, nothing is sent over those links, and the predicted step is not that of this job.
 """
 
 import os
@@ -13,16 +13,16 @@ from recsmith.units import counted, format_time
 
 
 def hosts_here(ranks: int) -> int:
-    """Machines that the ranks of this job are on: one where RecSmith started them there, else as its launcher says."""
+    """Number of machines of this job: one if RecSmith started its ranks here, otherwise as the launcher says."""
     if PARENT in os.environ and not in_hosts():
         return 1
     return max(1, ranks // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", ranks))))
 
 
 def why_not_comparable(planned: Cluster, ranks: int) -> str | None:
-    """Why a step that was told by the cluster of a plan is not to be compared with one of this job; None where it is.
+    """Why a step predicted for a plan's cluster cannot be compared with a step of this job; None if it can.
 
-    ranks: of the job.
+    ranks: ranks of the job.
     """
     hosts, here = planned.job_world_size // planned.job_local_world_size, hosts_here(ranks)
     if hosts <= here:
@@ -34,7 +34,7 @@ def why_not_comparable(planned: Cluster, ranks: int) -> str | None:
 
 
 def step_line(took_s: float | None, told_s: float | None, planned: Cluster, ranks: int) -> str | None:
-    """What the usual step of a job took, beside what was told of it; None where nobody timed it."""
+    """The usual step time of a job compared with the prediction, in words; None if it was not timed."""
     if took_s is None:
         return None
     took = f"the usual step took {format_time(took_s)}"

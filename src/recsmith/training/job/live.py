@@ -1,8 +1,8 @@
-"""The state of a job in memory, from which it goes on under another plan: rows move from rank to rank, none to disk.
+"""The state of a job in memory, from which it continues under another plan: rows move between ranks, not through disk.
 
-It stands in the place of the newest checkpoint when a job is prepared once more, and holds what such a checkpoint does.
-On CPUs it refers to the tensors of the job before, so that for a while both plans' tables are in memory; on GPUs these
-are copied to host memory first.
+It takes the place of the newest checkpoint when a job is prepared again, and holds the same content. On CPUs it refers
+to the tensors of the previous job, so that for a while both plans' tables are in memory; on GPUs these are first copied
+to host memory.
 """
 
 import json
@@ -30,10 +30,10 @@ from recsmith.units import format_size, format_time
 
 @dataclass(frozen=True)
 class KeptState:
-    """What a rank keeps: how far the job was, its parts of tensors, and what else its optimizers keep, by name.
+    """What a rank keeps: the job's progress, its parts of tensors, and other optimizer state, by name.
 
-    saved: the step of the newest checkpoint. group: of all ranks, on processors. moved: bytes that this rank received,
-    by name, once it was loaded.
+    saved: the step of the newest checkpoint. group: CPU process group of all ranks. moved: bytes that this rank
+    received, by name, once the state was loaded.
     """
 
     progress: Raw
@@ -55,24 +55,24 @@ class LiveState(Saved):
 
     @property
     def progress(self) -> Raw:
-        """How far the job was."""
+        """The progress of the job."""
         return self.kept.progress
 
     @property
     def plan(self) -> Plan:
-        """The plan that it ran under."""
+        """The plan that the job ran under."""
         return self.kept.plan
 
     @property
     def run(self) -> Run:
-        """The run, as it was decided."""
+        """The run, as decided."""
         return self.kept.run
 
     def check_job(self, run: Run, weights: Mapping[str, torch.Tensor], stateful: Sequence[str]) -> None:
         """Nothing: it is the same model with the same optimizers."""
 
     def load(self, job: ShardedJob, run: Run) -> None:
-        """Weights and state of optimizers into this rank's new shards, on every rank; what was kept is let go."""
+        """Load weights and optimizer state into the ranks' new shards, on every rank; then free what was kept."""
         state = job.rows.state_to_load()
         flat, paths = flatten_state_dict(state)
         here = {name: _held(value) for name, value in flat.items() if hasattr(value, "size")}
@@ -84,11 +84,11 @@ class LiveState(Saved):
         self.kept.tensors.clear()
 
     def restore_random(self) -> None:
-        """States of random number generators as they were."""
+        """Restore the saved states of random number generators."""
         restore_random_states(self.kept.random)
 
     def told(self, run: Run, ranks: int) -> list[str]:
-        """A line on what training goes on from."""
+        """A line about the state that training continues from."""
         return [f"going on after step {self.progress['step']:,} from memory"]
 
     def moved_bytes(self) -> tuple[int, int]:
@@ -98,14 +98,14 @@ class LiveState(Saved):
 
 
 def can_stay_in_memory(job: TrainingJob) -> bool:
-    """Whether all that a job keeps is in tensors of its model and optimizers, on every rank; all of them ask."""
+    """Whether the whole state of a job is in tensors of its model and optimizers, on all ranks; all must call it."""
     sharded = job.sharded
     plain = type(sharded.rows) is DeviceRows and sharded.hook is None
     return job.agreement.everywhere(plain and not kept_by_systems(sharded, job.run))
 
 
 def live_state(job: TrainingJob) -> LiveState:
-    """A job's state as it stands now, on every rank."""
+    """A job's current state, on every rank."""
     job.sharded.replicas.meet()
     job.sharded.rows.flush()
     flat = flatten_state_dict(job.sharded.rows.state_dict())[0]
@@ -119,7 +119,7 @@ def live_state(job: TrainingJob) -> LiveState:
 
 
 def moved_line(weights: int, state: int, seconds: float) -> str:
-    """What was moved over all ranks, in words."""
+    """The bytes that were moved over all ranks, in words."""
     return (
         f"moved between ranks, from memory to memory: {format_size(weights)} of weights and {format_size(state)} of "
         f"optimizer state; the job was prepared anew in {format_time(seconds)}"
@@ -131,5 +131,5 @@ def _held(value: Any) -> list[Held]:
 
 
 def _copied(held: list[Held]) -> list[Held]:
-    """In host memory; what is there already is only referred to."""
+    """In host memory; tensors that are there already are not copied."""
     return [(corner, tensor.cpu()) for corner, tensor in held]

@@ -1,4 +1,4 @@
-"""What a job says of itself: lines of log.jsonl, TensorBoard, times of steps, and text for the person who waits."""
+"""What a job reports: lines of log.jsonl, TensorBoard, times of steps, and text for the person who waits."""
 
 import json
 import os
@@ -25,19 +25,19 @@ Item = TypeVar("Item")
 
 
 def tell_pid() -> None:
-    """Tell the process that started this job which one to ask to end; a launcher knows."""
+    """Send the process that started this job the pid of the process to signal; a launcher knows it already."""
     if LOG_FILE in os.environ:
         write_message({"pid": os.getpid()})
 
 
 def tell_note(text: str) -> None:
-    """Tell people a note before a run has its log: the process that started this job, or stderr; of rank 0 alone."""
+    """Show a note before a run has its log: to the process that started this job, or on stderr; only on rank 0."""
     if os.environ.get("RANK", "0") == "0":
         _tell({"note": text})
 
 
 def _tell(message: Raw) -> None:
-    """Tell the process that started this job, or stderr where a launcher did."""
+    """Send a message to the process that started this job, or print it to stderr under a launcher."""
     if LOG_FILE in os.environ:
         write_message(message)
     else:
@@ -49,28 +49,28 @@ def _print(text: str) -> None:
 
 
 class RunLog:
-    """Rank 0's record of a run; other ranks write nothing. member: of an array, whose name is said before all."""
+    """Rank 0's record of a run; other ranks write nothing. member: an array's member, named before each message."""
 
     def __init__(self, folder: Path, rank: int, *, tensorboard: bool, step: int, member: str | None = None) -> None:
         self.rank = rank
         self._member = {} if member is None else {"member": member}
         self._file = folder / LOG
         self._board: Board | None = None
-        self._refused = False  # whether the disk refused the line before
-        self.heard: Callable[[str, Raw], None] | None = None  # called with each line, where watchers hear of them
+        self._refused = False  # whether the disk refused the previous line
+        self.heard: Callable[[str, Raw], None] | None = None  # called with each line, if watchers receive them
         if rank:
             return
-        # lines of steps that were lost with the job before, and will be written again
+        # drop lines of steps that were lost with the previous job, and will be written again
         self.forget(lambda line: not isinstance(at := line.get("step", 0), int) or at > step)
         if tensorboard:
             self._board = Board(folder / "tensorboard", step + 1)
 
     def lead(self) -> None:
-        """Be the record of the run from now on, where whoever wrote it is gone."""
+        """Write the record of the run from now on, after the rank that wrote it is gone."""
         self.rank, os.environ["RANK"] = 0, "0"
 
     def write(self, event: str, values: Raw) -> None:
-        """A line of log.jsonl, and its numbers for TensorBoard where it has a step."""
+        """Write a line of log.jsonl, and its numbers to TensorBoard if it has a step."""
         if self.rank:
             return
         self._append(json.dumps({"event": event, **values}) + "\n")
@@ -80,29 +80,29 @@ class RunLog:
             self.heard(event, values)
 
     def show(self, step: int, name: str, text: str) -> None:
-        """Text for TensorBoard."""
+        """Write text to TensorBoard."""
         if self._board is not None:
             self._board.write_text(step, name, text)
 
     def close(self) -> None:
-        """Write what TensorBoard still keeps in memory."""
+        """Write out what TensorBoard still holds in memory."""
         if self._board is not None:
             self._board.close()
 
     def say(self, message: Raw) -> None:
-        """Tell the process that started this job, or stderr where a launcher did."""
+        """Send a message to the process that started this job, or print it to stderr under a launcher."""
         if not self.rank:
             _tell({**message, **self._member})
 
     def warn(self, text: str) -> None:
-        """Tell people a note, of any rank: ranks other than 0 write it to stderr, which their launcher keeps."""
+        """Show a note from any rank: ranks other than 0 write it to stderr, which their launcher keeps."""
         if self.rank:
             _print(f"rank {self.rank}: {text}")
         else:
             self.say({"note": text})
 
     def _append(self, line: str) -> None:
-        """Add a line, whole or not at all; where the disk refuses it, say so once: training goes on without."""
+        """Append a line, whole or not at all; if the disk refuses it, report that once and go on without it."""
         problem, data = None, line.encode()
         try:
             with self._file.open("ab", buffering=0) as file:
@@ -117,7 +117,7 @@ class RunLog:
         self._refused = problem is not None
 
     def forget(self, lost: Callable[[Raw], bool]) -> None:
-        """Drop lines of before that are half written, or lost: such as will be written again."""
+        """Drop lines that are half written, or for which `lost` is true because they will be written again."""
         if self.rank or not self._file.exists():
             return
         read = list(json_lines(self._file))
@@ -127,24 +127,24 @@ class RunLog:
 
 
 class StepTimes:
-    """Where the time of steps goes, since the last line: waiting for data, forward, and the rest of the step."""
+    """How the time of steps since the last line is spent: waiting for data, forward, and the rest of the step."""
 
     def __init__(self) -> None:
         self.begun, self.parts, self.steps = STEPS.now(), {"data": 0.0, "forward": 0.0}, 0
-        self.samples = 0  # that this rank was to read
-        self._heard = 0.0  # seconds of waiting for data that `waited` has told
+        self.samples = 0  # samples that this rank was assigned to read
+        self._heard = 0.0  # seconds of waiting for data that `waited` has returned so far
 
     def add(self, part: str, seconds: float) -> None:
-        """Count seconds of a part."""
+        """Add seconds to a part."""
         self.parts[part] += seconds
 
     def waited(self) -> float:
-        """Seconds of waiting for data since this was asked last, or since the last line."""
+        """Seconds of waiting for data since the last call, or since the last line."""
         told, self._heard = self.parts["data"] - self._heard, self.parts["data"]
         return told
 
     def take(self) -> tuple[float, dict[str, float]]:
-        """(seconds since the last line, seconds of each part in a mean step), and begin anew."""
+        """(seconds since the last line, seconds of each part in a mean step), and start again from zero."""
         seconds = STEPS.now() - self.begun
         steps = max(self.steps, 1)
         known = {part: spent / steps for part, spent in self.parts.items()}
@@ -154,7 +154,7 @@ class StepTimes:
 
 
 def timed(source: Iterator[Item], times: StepTimes) -> Generator[Item]:
-    """The batches, and how long the loop waited for them."""
+    """The batches, while counting how long the loop waits for them."""
     while True:
         begun = STEPS.now()
         batch = next(source, None)
@@ -165,7 +165,7 @@ def timed(source: Iterator[Item], times: StepTimes) -> Generator[Item]:
 
 
 def time_forward(model: "nn.Module", times: StepTimes) -> None:
-    """Count the seconds of forward passes (of their launch, on a GPU)."""
+    """Count the seconds of forward passes (on a GPU, of launching them)."""
     begun = [0.0]
 
     def before(*_: object) -> None:
@@ -179,7 +179,7 @@ def time_forward(model: "nn.Module", times: StepTimes) -> None:
 
 
 def progress_text(message: Raw) -> str:
-    """What a job told as a line for people."""
+    """A message of a job as a line for people."""
     if "member" in message:
         return f"{message['member']}: {progress_text({key: each for key, each in message.items() if key != 'member'})}"
     if "note" in message:
@@ -190,7 +190,7 @@ def progress_text(message: Raw) -> str:
     more = "".join(f", {said}" for said in message.get("said", ()))
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
-    if "own_batches" in message:  # of trainers that wait for nobody
+    if "own_batches" in message:  # asynchronous trainers
         speed = (
             f"{message['samples_per_s']:,.0f} samples/s of all trainers (this one: {message['own_batches']:,} of "
             f"{message['batches']:,} batches, the newest with rows {counted(message['lag'], 'step')} behind; a batch "
@@ -206,9 +206,9 @@ def _ms(seconds: Any) -> str:
 def starting_lines(
     run: Run, plan: Plan, *, parameters: int, samples: int | None, ranks: int | None = None
 ) -> list[str]:
-    """Lines about model, data and plan. parameters: of the whole model. samples: of its data, where it is known.
+    """Lines about model, data and plan. parameters: count of the whole model. samples: count in its data, if known.
 
-    ranks: that train, where they are not those of the plan.
+    ranks: number of training ranks, if it is not the plan's.
     """
     tables = plan.workload.tables
     weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
@@ -231,7 +231,7 @@ def starting_lines(
 
 
 def _groups(plan: Plan) -> str:
-    """In how many sharding groups the plan is trained, where these are several."""
+    """The sharding groups of a plan in words, if there are several."""
     if (made := plan.cluster.replication) is None:
         return ""
     every = "every step" if made.steps_per_sync == 1 else f"every {made.steps_per_sync} steps"
@@ -239,7 +239,7 @@ def _groups(plan: Plan) -> str:
 
 
 def _learners(run: Run) -> str:
-    """What trains tables, and what trains the rest."""
+    """The optimizers of tables and of the rest, in words."""
     step = run.step_named[0]
     dense = step if trains_layers(run) else run.optimizers.dense.name
     rest = any(system.tables_rest(run) for system in systems())

@@ -1,7 +1,6 @@
-"""Whether a model of one's own returns a logit for each label, asked before there are tables.
+"""Whether the user's model returns a logit for each label, checked before tables are allocated.
 
-The model is called on PyTorch's device `meta`, which knows shapes and holds no numbers, so tables of any size cost
-nothing.
+The model is called on PyTorch's device `meta`, which has shapes but no numbers, so tables of any size cost nothing.
 """
 
 import torch
@@ -18,20 +17,20 @@ SHAPES = torch.device("meta")
 
 
 def check_logits(parts: Unsharded) -> None:
-    """Refuse what `by_label` refuses in a first step; a model that cannot be called without numbers is left to that.
+    """Refuse what `by_label` would refuse in the first step; a model that needs real numbers is left to that step.
 
     Raises:
-        UsageError: it returns more or fewer logits than samples have labels.
+        UsageError: the model returns more or fewer logits than samples have labels.
     """
     if ":" not in parts.run.model.name or parts.run.model.loss != "binary":
         return
     batch = as_tensors(first_batch(parts.source, SAMPLES), parts.features)
     if isinstance(batch.sparse_features, KeyedJaggedTensor):
-        batch.sparse_features.sync()  # which ids are whose, while they are numbers
+        batch.sparse_features.sync()  # compute offsets while the lengths are numbers
     model, batch = parts.task.model, batch.to(SHAPES)
     weights = {name: each.to(SHAPES) for name, each in model.state_dict(keep_vars=True).items()}
     try:
         logits = functional_call(model, weights, (batch.dense_features, batch.sparse_features))
-    except (RuntimeError, TypeError):  # what it computes depends on numbers
+    except (RuntimeError, TypeError):  # the result depends on numbers
         return
     by_label(logits, batch)

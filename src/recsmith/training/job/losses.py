@@ -1,4 +1,4 @@
-"""The loss of a batch: binary cross entropy of all labels, a softmax over candidates, or those of tasks added up.
+"""The loss of a batch: binary cross entropy of all labels, a softmax over candidates, or the sum over tasks.
 
 B samples, L labels, K candidates, n samples that have a label
 """
@@ -22,14 +22,14 @@ Outcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # loss, logits
 
 
 class Loss(nn.Module):
-    """Binary cross entropy, the mean over a batch and its labels.
+    """Binary cross entropy, averaged over a batch and its labels.
 
-    A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
-    Where samples have weights (`Batch.factors`), it is the mean of their weighted losses.
+    A corrupt sample keeps its place in the batch with a loss of zero, so that nothing depends on which rank has read
+    it. If samples have weights (`Batch.factors`), their losses are weighted before they are averaged.
     """
 
     def forward(self, logits: Any, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """logits: as many as labels (B, L), in any shape; UsageError where there are more or fewer."""
+        """(loss, outcome). logits: one for each label of a sample (B, L), in any shape; otherwise UsageError."""
         whole, weights = len(batch.place.samples), batch.place.samples.factors
         logits, labels = by_label(logits, batch)[:whole], batch.labels[:whole]
         if weights is not None:
@@ -50,19 +50,22 @@ ONE_CANDIDATE = (
 
 
 class SoftmaxLoss(Loss):
-    """Cross entropy of a sample's first candidate among all of them, the mean over a batch; places as in `Loss`.
+    """Cross entropy of a sample's first candidate against all its candidates, averaged over a batch.
 
-    The loss of a sample is multiplied by its label, so that one whose label is 0 is a candidate of others alone. What
-    is told of a sample is the log odds of its first candidate, so that their log loss is this loss where all labels are
-    1; of label 0 log loss also counts how likely the candidate is, which is not trained. A sample with one candidate,
-    as to be ranked or served, has its own logit.
+    Corrupt samples are padded as in `Loss`. The loss of a sample is multiplied by its label, so that a sample with
+    label 0 only serves as a candidate for others. The reported prediction of a sample is the log odds of its first
+    candidate, so that the log loss equals this loss if all labels are 1; for label 0, log loss also counts the
+    candidate's probability, which is not trained. A sample with one candidate, such as one to be ranked or served, has
+    its own logit as prediction.
     """
 
     def forward(self, logits: Any, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """logits: of K candidates of each sample (B, K).
+        """(loss, outcome). logits: of K candidates of each sample (B, K).
 
         Raises:
-            UsageError: it trains, and samples have one candidate; they have several labels; or logits fit no samples.
+            UsageError: the model trains, and samples have one candidate; they have several labels; or the number of
+                logits
+                is no multiple of the number of samples.
         """
         count, whole, labels = len(batch.labels), len(batch.place.samples), batch.labels
         if labels.shape[1] != 1:
@@ -84,10 +87,10 @@ class SoftmaxLoss(Loss):
 
 
 def by_label(logits: Any, batch: TrainingBatch) -> torch.Tensor:
-    """The logits of a batch in fp32 (B, L): of any shape with as many, or by the names of labels.
+    """The logits of a batch in fp32 (B, L), from any shape with as many, or from a mapping by label name.
 
     Raises:
-        UsageError: there are more or fewer, or they have other names than the labels.
+        UsageError: there are more or fewer, or their names are not those of the labels.
     """
     names = batch.place.samples.label_names
     if isinstance(logits, Mapping):
@@ -102,7 +105,7 @@ def by_label(logits: Any, batch: TrainingBatch) -> torch.Tensor:
 
 
 def _named(logits: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> torch.Tensor:
-    """Logits of each label side by side (B, L); UsageError where their names are not those of the labels."""
+    """Logits by label name as columns (B, L); UsageError if the names are not those of the labels."""
     odd = next((name for name in (*names, *logits) if name not in logits or name not in names), None)
     if odd is not None:
         lacks = "returns no logits of" if odd in names else "returns logits of"
@@ -114,10 +117,10 @@ def _named(logits: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> torch.
 
 
 class TaskLosses(Loss):
-    """The sum of the losses of all tasks, each the mean over a batch times its weight.
+    """The weighted sum of the losses of all tasks, each averaged over the batch.
 
-    A label that is missing, and a corrupt sample, have their place in the batch and a loss of zero, so that nothing
-    depends on which rank has read them. Weights of samples (`Batch.factors`) multiply the losses of all tasks.
+    A missing label, and a corrupt sample, keep their place in the batch with a loss of zero, so that nothing depends on
+    which rank has read them. Weights of samples (`Batch.factors`) multiply the losses of all tasks.
     """
 
     def __init__(self, tasks: Sequence[RunTask], schema: DataSchema) -> None:
@@ -127,7 +130,7 @@ class TaskLosses(Loss):
         self.losses = [_loss_of(each) for each in self.tasks]
 
     def forward(self, logits: Any, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """logits: as many as labels (B, L) in any shape, or by the names of labels; UsageError where they are not."""
+        """(loss, outcome). logits: one for each label (B, L) in any shape, or by label name; otherwise UsageError."""
         whole, weights = len(batch.place.samples), batch.place.samples.factors
         logits, labels = by_label(logits, batch)[:whole], batch.labels[:whole]
         by_sample = None if weights is None else torch.from_numpy(weights).to(logits)
@@ -151,7 +154,7 @@ def _loss_of(task: RunTask) -> SampleLoss:
 
 
 def _of_samples(losses: Any, labels: torch.Tensor, task: RunTask) -> torch.Tensor:
-    """What a loss returned; UsageError where that is not a loss of each sample."""
+    """The result of a loss function; UsageError if it is not one loss for each sample."""
     if not isinstance(losses, torch.Tensor) or losses.shape != labels.shape:
         found = f"shape {tuple(losses.shape)}" if isinstance(losses, torch.Tensor) else type(losses).__name__
         raise UsageError(

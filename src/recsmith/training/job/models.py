@@ -39,8 +39,8 @@ POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
 class Task(nn.Module):
     """A model with its loss.
 
-    TorchRec's pipelines follow the code of modules with tables symbolically: it neither branches on a batch nor counts
-    its samples. The loss does, in a module of its own.
+    TorchRec's pipelines trace the code of modules with tables symbolically, so that code neither branches on a batch
+    nor counts its samples. The loss does, and is therefore a module of its own.
     """
 
     def __init__(self, model: nn.Module, precision: str, loss: Loss) -> None:
@@ -50,7 +50,7 @@ class Task(nn.Module):
         self.precision = precision
 
     def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """(loss, outcome), as TorchRec's pipelines want it."""
+        """(loss, outcome), as TorchRec's pipelines expect it."""
         if self.precision == "bf16":
             with torch.autocast(next(self.parameters()).device.type, torch.bfloat16):
                 logits = self.model(batch.dense_features, batch.sparse_features)
@@ -63,11 +63,11 @@ def build_task(
     model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta", module: Any = None,
     parts: Sequence[Part] = (),
 ) -> Task:  # fmt: skip
-    """The model of a run for data of a schema; dense parameters depend on the seed alone.
+    """The model of a run for data with a schema; dense parameters depend only on the seed.
 
-    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded. module: the table
-    module of pooled tables, as a run names one, where it is not the model's; weights are the same. parts: of a run,
-    that go with such tables or not.
+    tables_on: device of the embedding tables; on 'meta' they use no memory until they are sharded. module: the table
+    module of pooled tables, as a run names one, if it is not the model's; weights are the same. parts: parts of the
+    run, which are checked against the model's.
 
     Raises:
         UsageError: layers, tables and data do not fit together.
@@ -82,7 +82,7 @@ def build_task(
     unpooled = [table for table in tables if table.pooling == "none"]
     collection = _pooled(model, schema, pooled, device, module) if pooled else None
     sequences = _sequences(model, unpooled, device) if unpooled else None
-    torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
+    torch.manual_seed(seed)  # again: tables on a device have drawn random numbers, tables on meta have not
     if model.name in known(MODEL):
         built = _named(model, schema, tables, collection, sequences)
     else:
@@ -91,7 +91,7 @@ def build_task(
 
 
 def _loss_of(model: RunModel, schema: DataSchema) -> Loss:
-    """The loss of each task, or the one of all labels."""
+    """The losses of all tasks, or the one loss of all labels."""
     losses = TaskLosses(model.tasks, schema)
     return losses if losses.tasks else Loss()
 
@@ -103,17 +103,17 @@ class Unsharded:
     run: Run
     source: BatchSource
     task: Task
-    features: Features  # that the model looks up
-    told: tuple[SystemTold, ...] = ()  # of what was decided to build it so
+    features: Features  # the features that the model looks up
+    told: tuple[SystemTold, ...] = ()  # what was decided while it was built
 
     @property
     def parameters(self) -> int:
-        """Weights of the model, those of tables counted."""
+        """Number of weights of the model, including its tables."""
         return sum(parameter.numel() for parameter in self.task.parameters())
 
 
 def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
-    """A run's model, built for its data as systems want its tables. source: other data."""
+    """A run's model, built for its data with the tables that systems ask for. source: other data than the run's."""
     source = source or open_source(run)
     told: list[SystemTold] = []
     module, parts = None, list[Part]()
@@ -133,7 +133,7 @@ def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
 def _pooled(
     model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, module: Any
 ) -> nn.Module:
-    """The pooled tables of a model: the module that is asked for, that the run names, or that its settings want."""
+    """The pooled tables of a model, built as a system, the model's settings or the run ask."""
     own: Any = model.table_module or "plain"
     wanted = module or first_of(system.table_module(model, tables) for system in systems()) or own
     configs = [EmbeddingBagConfig(**_config_fields(table, model), pooling=POOLINGS[table.pooling]) for table in tables]
@@ -141,7 +141,7 @@ def _pooled(
 
 
 def _sequences(model: RunModel, tables: Sequence[RunTable], device: torch.device) -> nn.Module:
-    """The tables of a model whose rows are not pooled."""
+    """The tables of a model that are not pooled."""
     first = tables[0]
     wider = next((table for table in tables if table.embedding_dim != first.embedding_dim), None)
     if wider is not None:
@@ -157,9 +157,9 @@ def _sequences(model: RunModel, tables: Sequence[RunTable], device: torch.device
 def _named(
     model: RunModel, schema: DataSchema, tables: Sequence[RunTable], collection: Any, sequences: Any
 ) -> nn.Module:
-    """A model of recsmith.training.models, made of its tables; UsageError where they are not those that it reads."""
+    """A model of recsmith.training.models, made from its tables; UsageError if it cannot read these tables."""
     settings = model_settings(model.name, model.arguments)
-    assert settings is not None  # of its name
+    assert settings is not None  # every named model has settings
     if not isinstance(settings, PooledSettings):
         check_tables(model.name, settings, tables, schema)
     return find(MODEL, model.name)(settings, sequences, collection, max(1, len(schema.dense)), len(schema.labels))
@@ -172,10 +172,10 @@ def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels:
         raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
     try:
         made = _built_in(model, collection, dense)
-    except (RuntimeError, MemoryError, TypeError, ValueError, AssertionError, OverflowError) as error:  # PyTorch's own
+    except (RuntimeError, MemoryError, TypeError, ValueError, AssertionError, OverflowError) as error:  # from PyTorch
         reason = str(error).partition("\n")[0] or "no memory is left"
         raise UsageError(f"the layers of model {model.name} cannot be made ({reason}); give it smaller ones") from None
-    if hasattr(collection, "mask_layers"):  # of a search, whose choices are of layers, too
+    if hasattr(collection, "mask_layers"):  # tables of a search, which also chooses layers
         collection.mask_layers(made)
     return made
 
@@ -185,7 +185,7 @@ def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
     if model.name == "deepfm":
         made = SimpleDeepFMNN(dense, collection, model.hidden, model.factors)
         made.inter_arch.sparse_feature_names = _outputs(collection)
-        made.over_arch.model = next(made.over_arch.model.children())  # without its sigmoid: losses here are of logits
+        made.over_arch.model = next(made.over_arch.model.children())  # without its sigmoid: losses here take logits
         return made
     layers: Mapping[str, Any] = {
         "dense_in_features": dense,
@@ -201,12 +201,12 @@ def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
 
 
 def _outputs(collection: Any) -> list[str]:
-    """Names of what tables return: torchrec's models ask for features, which have others where two tables share one."""
+    """Keys of what tables return; torchrec's models read by feature, but shared features have other keys."""
     return [each.name for each in outputs_of(collection.embedding_bag_configs())]
 
 
 def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Module:
-    """What the user's function makes of the tables; it must return a module of (dense, features) -> logits."""
+    """The module that the user's function makes from the tables; it must map (dense, features) to logits."""
     more = {} if sequences is None else {"sequences": sequences}
     made = load(model.name)(collection, dense, **more, **(model.arguments or {}))
     if not isinstance(made, nn.Module):
@@ -215,7 +215,7 @@ def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Mod
 
 
 def _config_fields(table: RunTable, model: RunModel) -> dict[str, Any]:
-    """What configs of pooled and of other tables have in common."""
+    """Fields that configs of pooled and of other tables have in common."""
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
     if any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):

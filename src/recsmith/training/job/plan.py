@@ -1,4 +1,4 @@
-"""The plan of a job: read from its file, or made for the model, its data and these ranks; the same on every rank."""
+"""The plan of a job, read from its file, or made for the model, its data and these ranks; the same on every rank."""
 
 import math
 import warnings
@@ -42,22 +42,22 @@ from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.row_blocks import access_of_ids
 
 TORCHREC = "torchrec"
-LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
-UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
-COUNTED = 1024  # samples in which ids are counted where the data does not say how many a bag has
+LEARNED_ON_CPU = "neural:cpu"  # learned cost model of FBGEMM's CPU kernels, for some optimizers and data types
+UNSPLIT = Space(types=("table_wise", "data_parallel"))  # on gloo, split tables are slower than any cost model predicts
+COUNTED = 1024  # samples in which ids are counted if the data does not give the pooling factor
 
 
 def agreed_plan(parts: Unsharded, before: Plan | None, ranks_per_host: int) -> Plan:
-    """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
+    """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept if it still fits."""
     return _of_rank_0(lambda: plan_to_go_on(parts, before, dist.get_world_size(), ranks_per_host))
 
 
 def agreed_anew(parts: Unsharded, running: Plan, ranks_per_host: int, proposed: Plan | None) -> Plan:
-    """Another plan for a job that runs, agreed by all ranks: the one proposed, or one made now by rank 0.
+    """Another plan for a running job, agreed by all ranks: the proposed one, or one made now by rank 0.
 
     Raises:
-        UsageError: the state of the running plan cannot be loaded under the one proposed.
-        Infeasible, NoPlanFound: there is none.
+        UsageError: the state of the running plan cannot be loaded under the other plan.
+        Infeasible, NoPlanFound: there is no other plan.
     """
 
     def make() -> Plan:
@@ -75,9 +75,9 @@ def _of_rank_0(make: Callable[[], Plan]) -> Plan:
 
 
 def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_host: int | None = None) -> Plan:
-    """The plan of a run: that of its checkpoint where it still fits and no other is given, else made or read here.
+    """The plan of a run: its checkpoint's, if that still fits and no plan file is given; otherwise read or made here.
 
-    ranks_per_host: none: all of them.
+    ranks_per_host: None: all ranks are on one host.
     """
     if before is not None and parts.run.plan in MADE_HERE and before.cluster.job_world_size == ranks:
         return before
@@ -85,10 +85,10 @@ def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_h
 
 
 def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | None = None) -> Plan:
-    """The plan of a run for so many ranks: of its file, or made now in this process.
+    """The plan of a run for `ranks` ranks: from its file, or made now in this process.
 
-    before: plan of the checkpoint that training goes on from; what is made now can load its state, and has sharding
-    groups of as many ranks, where there are several.
+    before: plan of the checkpoint that training continues from; a plan made now can load its state, and keeps the size
+    of its sharding groups if there are several.
 
     Raises:
         PlanMismatch: the file's plan is for another number of ranks or other tables.
@@ -109,12 +109,12 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
 
 
 def _access(parts: Unsharded) -> dict[str, AccessProfile]:
-    """How often the rows of each table are read, counted in samples from some places of the data."""
+    """How often the rows of each table are read, counted in samples from several places in the data."""
     return access_of_tables(parts.task, first_batch(parts.source, COUNTED, shuffle=True, window=16 * COUNTED))
 
 
 def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
-    """The tables of a run as so many ranks look them up, with the ids that an auto plan counts."""
+    """The tables of a run as `ranks` ranks look them up, with the id counts that an auto plan uses."""
     run, model, sample = parts.run, parts.task, first_batch(parts.source, COUNTED)
     batch_size, access = _batch_size(run, ranks), _access(parts)
     made = _workload(run, model, batch_size, _lookups(parts, sample, batch_size))
@@ -124,14 +124,14 @@ def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
 
 
 def _batch_size(run: Run, ranks: int) -> int:
-    """Samples that a rank looks up at once, at most."""
+    """The most samples that a rank looks up at once."""
     return run.data.local_batch_size(ranks) * batches_of_a_step(run)
 
 
 def _workload(
     run: Run, model: nn.Module, batch_size: int, lookups: Mapping[str, ParameterConstraints] | None = None
 ) -> Workload:
-    """The tables of a model. lookups: ids of a bag of each feature, by table."""
+    """The tables of a model. lookups: ids per bag of each feature, by table."""
     sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
     return read_workload(
         model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer,
@@ -148,7 +148,7 @@ def _auto_plan(
     run: Run, model: nn.Module, cluster: Cluster, batch_size: int, lookups: dict[str, ParameterConstraints],
     limits: Constraints, access: dict[str, AccessProfile], before: Plan | None,
 ) -> Plan:  # fmt: skip
-    """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
+    """RecSmith's plan; on CPU by the learned cost model, with tables unsplit if memory allows it."""
     groups = groups_as(before, cluster.world_size)
 
     def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
@@ -157,7 +157,7 @@ def _auto_plan(
             reserve_bytes=0, seed=run.seed, cost_model=cost_model, space=space, index_dedup=run.model.index_dedup,
             access=access, table_optimizers=optimizers_of(run, model), **groups,
         )  # fmt: skip
-        with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
+        with warnings.catch_warnings():  # warnings about inexactly split columns, which keep_exact forbids
             warnings.simplefilter("ignore")
             return planner.make(model, sharders_of(collectives_of(run.comms))).plan
 
@@ -172,7 +172,7 @@ def _auto_plan(
 
 
 def groups_as(before: Plan | None, ranks: int) -> dict[str, Any]:
-    """The planner's arguments of a job whose sharding groups are those of a plan before, where ranks form several."""
+    """Arguments that give the planner the sharding groups of an earlier plan, if the ranks form several such groups."""
     made = before and before.cluster.replication
     if before is None or made is None or ranks % before.cluster.world_size or ranks == before.cluster.world_size:
         return {}
@@ -183,7 +183,7 @@ def groups_as(before: Plan | None, ranks: int) -> dict[str, Any]:
 
 
 def plan_of_file(file: str, ranks: int | None = None) -> Plan:
-    """The plan of a file that a run can train under. ranks: that it must be for; None: any number."""
+    """The plan of a file, if a run can train under it. ranks: number of ranks it must be for; None: any."""
     plan = load_plan(file)
     if ranks is not None and plan.cluster.job_world_size != ranks:
         raise PlanMismatch(
@@ -199,9 +199,9 @@ def plan_of_file(file: str, ranks: int | None = None) -> Plan:
 
 
 def _lookups(parts: Unsharded, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:
-    """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample.
+    """Ids per bag of each feature that the tables look up: given by the data, or else counted in the sample.
 
-    Of deduplicated features, the batch is of their distinct rows.
+    For deduplicated features, the batch consists of their distinct rows.
     """
     features = features_of(parts.task)
     known = {feature.name: feature.pooling_factor for feature in parts.source.schema.features}
@@ -225,9 +225,10 @@ def _lookups(parts: Unsharded, sample: Batch, batch_size: int) -> dict[str, Para
 
 
 def access_of_tables(model: nn.Module, sample: Batch) -> dict[str, AccessProfile]:
-    """How often the rows of tables are read, counted in a batch of the data; where they lie is left open.
+    """How often the rows of tables are read, counted in a batch of the data; which rows these are is left open.
 
-    Raw ids have no rows yet. Of features whose distinct bags alone are looked up, it is these that are counted.
+    Tables of raw ids are left out, because these have no rows yet. If only distinct bags of a feature are looked up,
+    those are counted.
     """
     features, found = features_of(model), dict[str, AccessProfile]()
     bags = features.bags(deduplicated(sample, [(name,) for name in features.repeats if name in sample.ids]))
@@ -243,7 +244,7 @@ def access_of_tables(model: nn.Module, sample: Batch) -> dict[str, AccessProfile
 def plan_as_torchrec(
     run: Run, model: nn.Module, cluster: Cluster, lookups: Mapping[str, ParameterConstraints], batch_size: int
 ) -> Plan:
-    """TorchRec's plan for a model, priced by RecSmith; NoPlanFound where its planner finds none."""
+    """TorchRec's plan for a model, priced by RecSmith; NoPlanFound if TorchRec's planner finds none."""
     workload, sharders = _workload(run, model, batch_size, lookups), sharders_of(collectives_of(run.comms))
     try:
         with quiet():

@@ -1,9 +1,9 @@
 """Which plans a run can train under: with its codecs, on this device, and from the state of its checkpoint.
 
-A checkpoint of one plan is loaded under another shard by shard, as it lies on disk: torch.distributed.checkpoint reads
-any rectangle of a tensor that was saved under the same name and size. Weights always are. State of optimizers is,
-unless a table changes between copied and sharded (another optimizer holds it), or its columns are cut in another way
-under an optimizer that keeps one number a row (each cut has numbers of its own).
+A checkpoint of one plan is loaded under another shard by shard, in its stored layout: torch.distributed.checkpoint
+reads any rectangle of a tensor that was saved under the same name and size. Weights always are. State of optimizers is,
+unless a table changes between copied and sharded (another optimizer holds it), or its columns are split differently
+under an optimizer that keeps one number for each row (each column shard has its own numbers).
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 def check_loadable(saved: Plan, plan: Plan) -> None:
-    """UsageError where state of the saved plan must be rearranged before this one can go on from it."""
+    """UsageError if the saved plan's state would have to be rearranged to continue under this plan."""
     before = {placement.table: placement for placement in saved.placements}
     tables = {table.name: table for table in plan.workload.tables}
     for placement in plan.placements:
         old = before.get(placement.table)
         if old is None:
-            continue  # another model, which the weights' names tell better
+            continue  # another model, which a check of weight names reports better
         table = tables[placement.table]
         reason = why_not_loadable(old, placement, table.embedding_dim, plan.workload.optimizer_of(table))
         if reason:
@@ -38,7 +38,7 @@ def check_loadable(saved: Plan, plan: Plan) -> None:
 
 
 def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
-    """Rules under which every plan that splits columns exactly can go on from state of the saved one."""
+    """Rules under which every plan that splits columns exactly can load the state of the saved plan."""
     copied = [placement.table for placement in saved.placements if placement.sharding_type == COPIED]
     sharded = [placement.table for placement in saved.placements if placement.sharding_type != COPIED]
     return tuple(
@@ -49,7 +49,7 @@ def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
 
 
 def why_not_loadable(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
-    """Why the state of a table's optimizer cannot be read under another placement; None where it can. dim: columns."""
+    """Why a table's optimizer state cannot be loaded under another placement; None if it can. dim: columns."""
     if (old.sharding_type == COPIED) != (new.sharding_type == COPIED):
         return f"changes from {old.sharding_type} to {new.sharding_type}"
     if OPTIMIZERS[optimizer].is_row_wise and old.widths_of(dim) != new.widths_of(dim):
@@ -58,9 +58,9 @@ def why_not_loadable(old: Placement, new: Placement, dim: int, optimizer: str) -
 
 
 def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], device: str, hosts: int = 1) -> Constraints:
-    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`.
+    """Constraints on a plan: equal training results, messages that codecs can carry, and a loadable state of `before`.
 
-    sequences: tables that are not pooled. hosts: of the job.
+    sequences: names of the tables that are not pooled. hosts: number of hosts of the job.
     """
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
@@ -87,9 +87,9 @@ def _of_table(table: str, rules: RulesByTable) -> list[TableRule]:
 
 
 def _can_be_kept(rule: TableRule, needed: RulesByTable) -> bool:
-    """Whether some type is left to a table under a rule of how its state lies, beside what the run needs.
+    """Whether a rule about a table's stored state leaves it a sharding type that the run also allows.
 
-    State that lies otherwise begins anew where a run begins with the weights of another one, as under a plan of a file.
+    If not, a run that begins with weights of another run drops the state, as it does under a plan file.
     """
     if rule.sharding_types is None:
         return True
@@ -100,6 +100,6 @@ def _can_be_kept(rule: TableRule, needed: RulesByTable) -> bool:
 
 
 def _listed(*rules: TableRule) -> str:
-    """The sharding types that all of some rules allow."""
+    """The sharding types that all of these rules allow, in words."""
     sets = [rule.sharding_types or () for rule in rules]
     return " or ".join(each for each in sets[0] if all(each in others for others in sets)) or "none"

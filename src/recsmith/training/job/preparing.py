@@ -1,8 +1,8 @@
-"""The one preparation of a run: a dry run tells what it makes, and jobs, arrays, servers and trainers train it.
+"""The one preparation of a run: dry runs report its result, and jobs, arrays, servers and trainers train it.
 
-The order is part of what it means: the model is built for the data, the plan is made for the model, a checkpoint is
-compared with both, systems decide what is open (in the order of listed.py, for each rests on those before), and
-what is left is compared with the checkpoint. The step that they decide by is that of run_step.py.
+The order matters: the model is built for the data, the plan is made for the model, a checkpoint is compared with both,
+systems decide what is open (in the order of listed.py, because each builds on the decisions before it), and the rest is
+compared with the checkpoint. Systems decide by the predicted step of run_step.py.
 """
 
 import warnings
@@ -36,20 +36,21 @@ from recsmith.training.seams.registry import first_of, systems, told_step
 from recsmith.training.sources import first_lengths, open_data, reading_of, with_distinct
 from recsmith.training.sources.protocol import State
 
-SEEN = 64  # samples that are looked at before a run starts
-PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, plan of the checkpoint, ranks that hold them)
+SEEN = 64  # samples that are checked before a run starts
+PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, checkpoint's plan, ranks with tables)
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A run with nothing left to decide, of which all has been refused that can be before it is sharded.
+    """A run in which everything is decided, after all checks that can be made before it is sharded.
 
-    run: with what systems decided; its comms are as they were written. comms: what crosses ranks. ranks:
-    that train. parts: its data and its model, whose tables have no memory yet. parameters: weights of the model, those
-    of tables counted. saved: the checkpoint that training goes on from. plan: of the tables. priced: the plan with the
-    run's batch and optimizer, by which it is priced. shapes: of dense parameters. step: predicted, of the run as it is;
-    None where it is not, or was not asked for. told: what was decided, and why. lengths: of the histories of the first
-    step, where the model is one of histories and the step was predicted.
+    run: the run with what systems decided; its comms are as they were written. comms: encoding of messages between
+    ranks. ranks: number of training ranks. parts: its data and its model, whose tables have no memory yet. parameters:
+    number of weights of the model, including its tables. saved: the checkpoint that training continues from. plan: of
+    the tables. priced: the plan with the run's batch and optimizer, which is priced. shapes: of dense parameters. step:
+    the predicted step of the run as decided; None if it is not predicted, or was not asked for. told: what was decided,
+    and why. lengths: lengths of the histories of the first step, if the model reads histories and the step was
+    predicted.
     """
 
     run: Run
@@ -72,7 +73,7 @@ class PreparedRun:
         return starting_lines(self.run, self.plan, parameters=self.parameters, samples=samples, ranks=self.ranks)
 
     def notes(self, position: State | None) -> list[str]:
-        """Lines of the data, from a position on, and about the checkpoint that training goes on from."""
+        """Lines about the data from a position on, and about the checkpoint that training continues from."""
         sizes = self.run.data.batch_sizes(self.ranks)
         return [
             *self.parts.source.notes(sizes, self.ranks, position),
@@ -86,21 +87,22 @@ def prepare(
     run: Run, ranks: int, *, saved: Saved | None = None, parts: Unsharded | None = None,
     plan_by: PlanMaker = plan_to_go_on, together: bool = False, priced: bool = False,
 ) -> PreparedRun:  # fmt: skip
-    """Prepare a run that so many ranks train.
+    """Prepare a run for `ranks` training ranks.
 
     Args:
-        run: as it is written.
-        ranks: that train.
-        saved: the checkpoint that training goes on from; choices that were `auto` stay as they are there.
-        parts: data and model, where they are built already, of the run `as_saved`.
-        plan_by: makes the plan of the ranks that hold the tables, or knows it; as if they were of this machine.
-        together: all ranks of a job prepare it, of which rank 0 looks at what all would see alike.
-        priced: predict the step, whether a decision needs it or not.
+        run: the run as written.
+        ranks: number of training ranks.
+        saved: the checkpoint to continue from; choices that are `auto` are kept as it has them.
+        parts: data and model, if they are built already, of the run `as_saved`.
+        plan_by: makes or reads the plan of the ranks that hold the tables; by default as if all were on this machine.
+        together: whether all ranks of a job prepare it, so that rank 0 does the checks that are the same on all.
+        priced: predict the step, even if no decision needs it.
 
     Raises:
-        UsageError: parts of the run do not go together, what it names cannot be had, or it cannot go on from `saved`.
+        UsageError: parts of the run cannot be combined, something that it names does not exist, or it cannot continue
+            from `saved`.
         CorruptFile: the checkpoint is of another model, of other data or damaged.
-        PlanMismatch: the plan is of other tables.
+        PlanMismatch: the plan is for other tables.
         Infeasible, NoPlanFound: the tables do not fit.
     """
 
@@ -123,7 +125,7 @@ def prepare(
 
 
 def as_saved(run: Run, saved: Saved | None) -> Run:
-    """The run whose model is that of the checkpoint to go on from, where `auto` leaves that open."""
+    """The run with `auto` choices about its model set as in the checkpoint to continue from."""
     if saved is None:
         return run
     for system in systems():
@@ -151,7 +153,7 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, ranks: int, *, pr
 def _plain(
     run: Run, parts: Unsharded, plan: Plan, shapes: Shapes, numbers: int
 ) -> tuple[Plan, Ints | None, JobStep | None]:
-    """(the plan as the run is priced by it, lengths of the first histories, the step) before systems change it."""
+    """(the plan by which the run is priced, lengths of the first histories, the step) before systems change it."""
     own = planned_as_run(run, plan, parts.features.repeats)
     lengths = history_lengths(parts, own.cluster.job_world_size)
     reading = reading_of(with_distinct(parts.source, parts.features.groups))
@@ -159,15 +161,15 @@ def _plain(
 
 
 def predicted_step(made: PreparedRun) -> JobStep | None:
-    """The step as a dry run tells it, of a model that is not sharded yet.
+    """The step as a dry run reports it, for a model that is not sharded yet.
 
-    None on GPUs, and where the plan's cost model cannot price what the run does.
+    None on GPUs, and if the plan's cost model cannot price the run.
     """
     own, step = made.priced, made.step
     if step is None:
         run, plan = replace(made.run, comms=made.comms), with_collections(made.plan, made.run, made.parts.task)
         try:
-            with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
+            with warnings.catch_warnings(action="ignore"):  # planning has already warned about the cost model's limits
                 own, _, step = _plain(run, made.parts, plan, made.shapes, numbers_across(made.parts.task, plan))
         except RecSmithError:
             return None
@@ -175,11 +177,12 @@ def predicted_step(made: PreparedRun) -> JobStep | None:
 
 
 def check_data(parts: Unsharded) -> None:
-    """Refuse data that cannot be trained on or scored as the run wants, before anything is trained.
+    """Refuse data that the run cannot train on or score, before anything is trained.
 
     Raises:
-        UsageError: test data are not there, mean something else than what is trained on, or have no groups to rank in;
-            or a softmax is asked for, and the target of a sample is its only candidate.
+        UsageError: test data are missing, differ in meaning from the training data, or have no groups to rank in; or
+            the
+            loss is softmax, and a sample has no candidate besides its target.
     """
     run, settings = parts.run, sequence_settings(parts.run.model.name, parts.run.model.arguments)
     target = settings.target[0] if settings is not None and run.model.loss == "softmax" else None
@@ -192,7 +195,7 @@ def check_data(parts: Unsharded) -> None:
 
 
 def history_lengths(parts: Unsharded, ranks: int) -> Ints | None:
-    """Lengths of the histories of the first step of so many ranks; None of models that read none."""
+    """Lengths of the histories in the first step of `ranks` ranks; None if the model reads no histories."""
     settings = sequence_settings(parts.run.model.name, parts.run.model.arguments)
     if settings is None:
         return None

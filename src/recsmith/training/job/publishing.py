@@ -1,7 +1,7 @@
-"""Checkpoints and models of a job in a store (`checkpoint.publish`): every rank puts its files, rank 0 the index, last.
+"""Checkpoints and models of a job in a store (`checkpoint.publish`): all ranks upload files, then rank 0 the index.
 
-They are written into the run's folder as ever, and published from there; a start whose folder has an older checkpoint,
-or none, brings the newest one from the store.
+They are written into the run's folder as usual, and uploaded from there; a start whose folder has an older checkpoint,
+or none, downloads the newest one from the store.
 """
 
 import re
@@ -19,13 +19,13 @@ from recsmith.files.remote.folders import FolderStore, PublishedFile, PublishedF
 from recsmith.training.job.resuming import CHECKPOINTS, checkpoint_folders
 from recsmith.training.run import Run
 
-OF_RANK = re.compile(r"(?:__|random-)([0-9]+)(?:_[0-9]+\.distcp|\.json)")  # files of a checkpoint that a rank writes
+OF_RANK = re.compile(r"(?:__|random-)([0-9]+)(?:_[0-9]+\.distcp|\.json)")  # files of a checkpoint by rank
 
 
 class Publisher:
-    """Publishes folders of a job, on every rank.
+    """Uploads folders of a job to a store, on every rank.
 
-    address: where. keep: how many checkpoints stay. group: of ranks.
+    address: address of the store. keep: number of checkpoints that are kept. group: process group of the ranks.
     """
 
     def __init__(self, address: str, keep: int, group: Any) -> None:
@@ -33,15 +33,15 @@ class Publisher:
         self._job: str = from_rank_0(lambda: {"job": secrets.token_hex(8)}, group)["job"]
 
     def bring(self, folder: Path, group: Any) -> None:
-        """Bring the newest checkpoint into the folder of checkpoints, where that has no newer one; on every rank.
+        """Download the newest checkpoint into the checkpoints folder unless that has a newer one; on every rank.
 
         Raises:
-            UsageError: the store refuses, or what is there is damaged.
+            UsageError: the store refuses, or its content is damaged.
         """
         from_rank_0(lambda: _brought(self.store, folder), group)
 
     def publish(self, folder: Path, name: str, group: Any) -> str | None:
-        """Publish a folder that every rank has written its part of, under a name; what went wrong, in words."""
+        """Upload a folder to which every rank has written its part, under a name; returns what went wrong, in words."""
         attempt = f"{name}.{self._job}.{self._count}"
         self._count += 1
         said: list[Raw] = [{}] * dist.get_world_size(group)
@@ -56,7 +56,7 @@ class Publisher:
         return problem or from_rank_0(put_index, group)["problem"]
 
     def _put(self, folder: Path, attempt: str, rank: int) -> Raw:
-        """The files that this rank puts, as they are there then."""
+        """Upload this rank's files; returns them with their sizes at that time, or the problem."""
         try:
             return {"files": [encode(each) for each in self.store.upload(folder, own_files(folder, rank), attempt)]}
         except (OSError, RecSmithError) as error:
@@ -64,7 +64,7 @@ class Publisher:
 
 
 def own_files(folder: Path, rank: int) -> Iterator[Path]:
-    """The files of a folder that a rank publishes: those with its number, and rank 0 those without one."""
+    """The files of a folder that a rank uploads: those with its number; rank 0 also those without a number."""
     for path in folder.rglob("*"):
         found = OF_RANK.fullmatch(path.name)
         if path.is_file() and (int(found[1]) if found else 0) == rank:
@@ -72,7 +72,7 @@ def own_files(folder: Path, rank: int) -> Iterator[Path]:
 
 
 def published_note(run: Run) -> list[str]:
-    """That a start would bring a checkpoint from the store, which a dry run does not."""
+    """A line that says that a start would download a checkpoint from the store, which a dry run does not."""
     if run.checkpoint is None or run.checkpoint.publish is None:
         return []
     newest = _newest(FolderStore(run.checkpoint.publish))
@@ -84,9 +84,9 @@ def published_note(run: Run) -> list[str]:
 
 
 def _brought(store: FolderStore, folder: Path) -> Raw:
-    """Bring the newest checkpoint; where another job replaces it meanwhile, such as one that is being ended, its next.
+    """Download the newest checkpoint; if another job replaces it meanwhile, download its successor.
 
-    The answer is empty.
+    Returns {}.
     """
     newest = _newest(store)
     here = max((each.name for each in checkpoint_folders(folder)), default="")

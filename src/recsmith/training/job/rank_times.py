@@ -1,4 +1,4 @@
-"""What the steps of each rank take: how long, how much of it is the rank's own work, and bytes that cross ranks."""
+"""Step times of each rank, the rank's own share of them, and the bytes that are sent between ranks."""
 
 from collections import deque
 from statistics import median
@@ -16,14 +16,15 @@ from recsmith.training.job.job import TrainingJob
 from recsmith.training.seams import systems
 from recsmith.training.step_clock import STEPS
 
-KEPT = 1000  # steps, the newest, whose median is told
-FEW = 20  # steps, below which nothing is told
+KEPT = 1000  # number of newest steps whose median is reported
+FEW = 20  # fewest steps for a report
 
 
 class RankTimes:
-    """Times of this rank's newest steps: of the whole, and of its own work.
+    """Times of this rank's newest steps: total, and the rank's own work.
 
-    Own work is what is known to wait for no other rank: waiting for data, forward passes of dense layers, watchers.
+    Own work is time that is known not to wait for another rank: waiting for data, forward passes of dense layers,
+    watchers.
     """
 
     def __init__(self, job: TrainingJob) -> None:
@@ -31,17 +32,17 @@ class RankTimes:
         self._steps = deque[tuple[float, float]](maxlen=KEPT)
 
     def step(self, waited_s: float, looked_s: float) -> None:
-        """Take those of a step, which waited for its data, and was looked at for so long."""
+        """Record a step. waited_s: seconds of waiting for its data. looked_s: seconds of watchers."""
         now, own = STEPS.now(), self._timer.seconds + waited_s + looked_s
         self._steps.append((now - self._last, own))
         self._last, self._timer.seconds = now, 0.0
 
     def usual_s(self) -> float | None:
-        """Seconds of the usual step of this rank; None of few steps."""
+        """Median seconds of this rank's steps; None if there were few steps."""
         return None if len(self._steps) < FEW else median(step for step, _ in self._steps)
 
     def tell(self, job: TrainingJob) -> Raw:
-        """Log the times of all ranks, and what systems say of them. All ranks call it."""
+        """Log the times of all ranks, and what systems derive from them. Every rank must call it."""
         if dist.get_world_size() == 1 or len(self._steps) < FEW or job.sharded.device.type == "cuda":
             return {}
         found: list[Any] = [None] * dist.get_world_size()
@@ -58,9 +59,9 @@ class RankTimes:
 
 
 class DenseTimer:
-    """Seconds of the dense layers' forward passes on this rank: its own work, in which it waits for nobody.
+    """Seconds of the dense layers' forward passes on this rank: its own work, which waits for no other rank.
 
-    On a GPU these are times of launching, which say nothing of the device, so nothing is timed there.
+    On a GPU these would be launch times, which say nothing about the device, so nothing is timed there.
     """
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
@@ -84,10 +85,10 @@ class DenseTimer:
 
 
 class BytesSent(TorchDispatchMode):
-    """Counts the bytes of the tensors that are given to c10d's collectives within, by the name of the collective.
+    """Counts the bytes of the tensors that are given to c10d's collectives in this context, by collective.
 
-    What a collective really puts on the wire depends on its algorithm and on the number of ranks; the bytes that it is
-    given do not. Those of the backward pass are counted on every device: autograd takes the mode along to its threads.
+    What a collective really sends depends on its algorithm and the number of ranks; the bytes that it is given do not.
+    The backward pass is counted on every device, because autograd applies the mode in its threads.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""A checkpoint that a job goes on from: read without running anything that it names, and compared with the job.
+"""A checkpoint that a job continues from: read without executing what it names, and compared with the job.
 
-A checkpoint's `.metadata` is a pickle, and PyTorch's reader runs what it names. So it is read inertly first, on rank 0,
-and refused on every rank where it names anything that PyTorch does not write.
+A checkpoint's `.metadata` is a pickle, and PyTorch's reader executes what it names. So rank 0 first reads it inertly,
+and all ranks refuse it if it names anything that PyTorch does not write.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,19 +31,19 @@ from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, fi
 
 CHECKPOINTS = "checkpoints"
 STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "run.json"
-OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
+OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of the state: the run's optimizer
 UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "capture", "data.test", "data.feed",
-          "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
+          "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # changes of these keys do not affect training
 Shape = tuple[int, ...]
-WATCHERS = "watchers"  # key of progress.json, beside those of systems
-BEFORE = "watchers_before"  # in a fresh job: (states of watchers of the training that it starts from, its path)
-HOOK = "gradient_hook"  # part of a job's state, by rank
-SHOWN = 40  # characters of a changed value
+WATCHERS = "watchers"  # key of progress.json, in addition to those of systems
+BEFORE = "watchers_before"  # key in a fresh job: (watchers' states in the training it starts from, its path)
+HOOK = "gradient_hook"  # key of a job's state with a part for each rank
+SHOWN = 40  # characters shown of a changed value
 
 
 @noun
 class SavedProgress:
-    """What progress.json holds beside what systems keep: how far training was, on how many ranks, and watchers."""
+    """The content of progress.json except systems' state: progress, number of ranks, and watchers' states."""
 
     step: int
     ranks: int
@@ -60,7 +60,7 @@ class SavedProgress:
 
 
 def checked_states(raw: Raw, source: str) -> Raw:
-    """What progress.json holds without what systems keep there, each of which is checked; CorruptFile."""
+    """The content of progress.json without systems' state, which is checked here; CorruptFile if it is damaged."""
     for each in systems():
         if each.kept and raw.get(each.kept) is not None:
             decode(each.state, raw[each.kept], f"{source}: {each.kept}")
@@ -68,24 +68,24 @@ def checked_states(raw: Raw, source: str) -> Raw:
 
 
 def kept_in(raw: Raw) -> dict[str, Raw]:
-    """What watchers and systems kept, by their keys of progress.json."""
+    """The saved states of watchers and systems, by their keys in progress.json."""
     keys = (WATCHERS, *(each.kept for each in systems()))
     return {key: raw[key] for key in keys if key and raw.get(key) is not None}
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A complete checkpoint on disk, which nobody changes; its run and its plan are read once."""
+    """A complete checkpoint on disk, which does not change; its run and its plan are read once."""
 
     folder: Path
 
     @property
     def progress(self) -> Raw:
-        """What progress.json holds (SavedProgress); CorruptFile where it is damaged."""
+        """The content of progress.json (SavedProgress); CorruptFile if it is damaged."""
         raw = self._json(PROGRESS)
         known = checked_states(raw, str(self.folder / PROGRESS))
         if not known.keys() <= (ours := {each.name for each in fields(SavedProgress)}) and self.run.systems:
-            known = {key: value for key, value in known.items() if key in ours}  # of systems that are not there
+            known = {key: value for key, value in known.items() if key in ours}  # keys of systems that are not loaded
         read = decode(SavedProgress, known, str(self.folder / PROGRESS))
         if self.folder.name.startswith("step-") and self.folder.name != step_name(read.step):
             raise CorruptFile(
@@ -96,19 +96,19 @@ class Saved:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan that it was trained under."""
+        """The plan of the job that saved it."""
         return load_plan(self.folder / PLAN_FILE)
 
     @cached_property
     def run(self) -> Run:
-        """The run that it was saved by."""
+        """The run that saved it."""
         return load_run(self.folder / RUN_FILE)
 
     def check_job(self, run: Run, weights: Mapping[str, torch.Tensor], stateful: Sequence[str]) -> None:
         """Refuse, before anything is sharded, another model or another optimizer, as `load` does; CorruptFile.
 
-        weights: of the model by their names; an optimizer may keep those of dense layers in another form. stateful:
-        those of `sparse` and `dense` whose optimizers keep any state.
+        weights: weights of the model by name; an optimizer may store those of dense layers in another form. stateful:
+        those of `sparse` and `dense` whose optimizers keep state.
         """
         there = CheckpointRows(self.folder / STATE).whole()
         for name in sorted(weights):
@@ -123,7 +123,7 @@ class Saved:
                 self._check_table(table, run)
 
     def load(self, job: ShardedJob, run: Run) -> None:
-        """Weights and state of optimizers into this rank's shards, on every rank; CorruptFile where it is of others."""
+        """Load weights and optimizer state into this rank's shards, on every rank; CorruptFile if they do not match."""
         saved = from_rank_0(
             lambda: {
                 key: [_type(each.dtype), list(each.shape)]
@@ -145,7 +145,7 @@ class Saved:
             system.loaded(run, job)
 
     def _load_hook(self, job: ShardedJob, there: dict[str, list[int]]) -> None:
-        """What the hook of dense gradients kept: of this rank, or of all of them where their number has changed."""
+        """Load the state of the dense-gradient hook: this rank's, or that of all ranks if their number has changed."""
         ranks = self.progress["ranks"]
         wanted = [dist.get_rank()] if ranks == dist.get_world_size() else list(range(ranks))
         prefixes = [f"{HOOK}.{_of_rank(rank)}." for rank in wanted]
@@ -162,7 +162,7 @@ class Saved:
         )
 
     def restore_random(self) -> None:
-        """States of random number generators, where this rank had one; CorruptFile where they are damaged."""
+        """Restore this rank's random number generators if their states were saved; CorruptFile if those are damaged."""
         name = f"random-{dist.get_rank()}.json"
         if (self.folder / name).exists():
             try:
@@ -174,7 +174,7 @@ class Saved:
                 ) from None
 
     def told(self, run: Run, ranks: int) -> list[str]:
-        """Lines on what training goes on from, and what has changed since that changes what is learned."""
+        """Lines about the checkpoint that training continues from, and about changed settings that affect training."""
         progress = self.progress
         before, now = dict(_settings(self.run)), dict(_settings(run))
         told = [f"{key} {_shown(before.get(key))} -> {_shown(now.get(key))}"
@@ -190,7 +190,7 @@ class Saved:
         return raw
 
     def _check_same(self, state: dict[str, Any], there: dict[str, tuple[str, tuple[int, ...]]], run: Run) -> None:
-        """Refuse a checkpoint whose weights or optimizer state are not those of this job. there: type and shape."""
+        """Refuse a checkpoint whose weights or optimizer state are not this job's. there: type and shape by name."""
         flat = flatten_state_dict(state)[0].items()
         here = {key: (_type(value.dtype), tuple(value.size())) for key, value in flat if _is_tensor(value)}
         for key in sorted(here, key=lambda key: (not key.startswith("model."), key)):
@@ -203,7 +203,7 @@ class Saved:
             self._check_type(key, there[key][0], here[key][0])
 
     def _check_shape(self, key: str, there: Shape | None, here: Shape) -> None:
-        """Refuse weights that the checkpoint lacks, or has in another shape."""
+        """Refuse weights that the checkpoint lacks, or has with another shape."""
         if there is None:
             raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
         if there != here:
@@ -220,7 +220,7 @@ class Saved:
             )
 
     def _check_optimizer(self, key: str, part: str, there: Any, here: tuple[int, ...], run: Run) -> None:
-        """Refuse state of another optimizer, also where it has the same shape."""
+        """Refuse the state of another optimizer, even if it has the same shape."""
         group = OPTIMIZERS.get(part, part)
         self._check_name(group, run)
         if there != here:
@@ -244,7 +244,7 @@ class Saved:
 
 
 def step_name(step: int) -> str:
-    """The name of the folder of a step's checkpoint."""
+    """The folder name of a step's checkpoint."""
     return f"step-{step:08d}"
 
 
@@ -260,13 +260,13 @@ def newest_in(folder: Path) -> Saved | None:
 
 
 def kept_by_hook(job: ShardedJob) -> dict[str, Any]:
-    """What the hook of dense gradients keeps of this rank, as it stands in a checkpoint."""
+    """This rank's state of the dense-gradient hook, as a checkpoint stores it."""
     kept = {} if job.hook is None else job.hook.state_dict()
     return {HOOK: {_of_rank(dist.get_rank()): kept}} if kept else {}
 
 
 def kept_by_systems(job: ShardedJob, run: Run) -> dict[str, Any]:
-    """Tensors of systems as they stand in a checkpoint, to be saved or to be loaded into."""
+    """Tensors of systems as a checkpoint stores them, to be saved or to be loaded into."""
     found = {system.key.rpartition(".")[2]: dict(system.tensors(run, job)) for system in systems()}
     return {key: tensors for key, tensors in found.items() if tensors}
 
@@ -287,7 +287,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field of a run and of the nouns inside it, by its key in a file, but those that are untold."""
+    """Every field of a run and of its nested nouns, by its key in a file, except those that do not affect training."""
     untold = {*UNTOLD, *(each.key for each in systems() if each.untold)}
     for each in fields(value):
         key, inner = f"{path}{each.name}", getattr(value, each.name)

@@ -1,7 +1,7 @@
-"""The step and the memory of a run: those of the plain job, and what each system of the run changes of them.
+"""The predicted step and memory of a run: those of a plain job, with the changes by each system of the run.
 
-Every price of a run stands on this: the dry run, and all that is `auto`. What a system takes was measured on other jobs
-than those that the whole is checked on (docs/benchmarks/train.md). Without torch.
+Every price of a run builds on this: the dry run, and all `auto` decisions. The effects of systems were measured on
+other jobs than those on which the whole prediction is checked (docs/benchmarks/train.md). Without torch.
 """
 
 import math
@@ -36,17 +36,17 @@ from recsmith.units import format_size
 from recsmith.workloads import Feature, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
-COPIED_UPDATES = 2  # times its weights that the update of a copied table has beside them
+COPIED_UPDATES = 2  # extra memory of a copied table's update, as a multiple of its weights
 Repeats = Mapping[str, tuple[float, float]]
 
 
 @noun
 class RankMemory:
-    """Bytes that a rank holds at the peak of a step beside the program and its libraries.
+    """Bytes that a rank holds at the peak of a step, in addition to the program and its libraries.
 
-    tables: their weights and optimizer state, or what is in memory of them. batch: ids, outputs and gradients of a
-    step. layers: weights, gradients and state of dense layers, and what they keep of a batch. file: on disk. freed:
-    that these would take more, were all there at once.
+    tables: their weights and optimizer state, or the part of them in memory. batch: ids, outputs and gradients of a
+    step. layers: weights, gradients and state of dense layers, and activations of a batch. file: bytes on disk. freed:
+    bytes by which the sum would be larger if everything were held at the same time.
     """
 
     tables: int
@@ -57,15 +57,15 @@ class RankMemory:
 
     @property
     def total(self) -> int:
-        """All but the file."""
+        """Bytes in memory: everything but the file."""
         return self.tables + self.batch + self.layers
 
 
 def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan:
-    """The plan of what the run will do: with its own batch, optimizer and messages, priced by the plan's cost model.
+    """The plan as the run will use it: with its batch, optimizer and messages, priced by the plan's cost model.
 
-    A plan of servers has the batches of trainers already. repeats: of deduplicated features, samples for each row of
-    its part's batch, and of its own (tables/features.py).
+    A plan of table servers already has the batches of trainers. repeats: of deduplicated features, samples for each row
+    of its part's batch, and of its own (tables/features.py).
     """
     if any(system.run_of_plan(run, 1) for system in systems()):
         return simulate(plan, bound=False)
@@ -92,7 +92,7 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
 
 
 def _with_messages(workload: Workload, run: Run) -> Workload:
-    """With the bytes of the run's messages, where its plan was made without saying any."""
+    """The workload with the bytes of the run's messages, if its plan was made without any."""
     if workload.bytes_per_value != (None, None):
         return workload
     if isinstance(run.comms, RunComms):
@@ -106,7 +106,7 @@ def _with_messages(workload: Workload, run: Run) -> Workload:
 
 
 def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
-    """A feature that is looked up for distinct rows alone, where its plan does not say so yet."""
+    """A feature that is looked up only for distinct rows, if its plan does not account for that yet."""
     if feature.batch_size is not None or feature.name not in repeats:
         return feature
     part, own = repeats[feature.name]
@@ -121,8 +121,8 @@ def plain_step(
 ) -> JobStep | None:  # fmt: skip
     """The step of a run before systems decide what it leaves open; None on GPUs.
 
-    plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks. lengths: of
-    some histories, where they are known. reading: None: of generated samples.
+    plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: count of gradient values that are sent
+    between ranks. lengths: lengths of some histories, if they are known. reading: None: samples are generated.
     """
     made = job_step(plan, shapes, pairs=run.model.name == PAIRS, reading=reading)
     if made is None:
@@ -137,9 +137,9 @@ def plain_step(
 
 
 def history_work(run: Run, plan: Plan, lengths: Ints | None = None) -> HistoryWork | None:
-    """What the layers of a model of histories compute for a sample; None of other models.
+    """The work of the layers of a history model for one sample; None for other models.
 
-    lengths: of some histories; None: all are as long as the mean that the workload knows.
+    lengths: lengths of some histories; None: all have the workload's mean length.
     """
     settings = sequence_settings(run.model.name, run.model.arguments)
     if settings is None:
@@ -148,7 +148,7 @@ def history_work(run: Run, plan: Plan, lengths: Ints | None = None) -> HistoryWo
     features = {each.name: (each, table.embedding_dim) for table in plan.workload.tables for each in table.features}
     if history in features:
         events, width = features[history]
-    else:  # of a table that is stored smaller, each lookup has a feature
+    else:  # in a compressed table, each lookup has a feature of its own
         events = next(each for name, (each, _) in features.items() if name.startswith(physical(history, "")))
     pooled = [each for each in plan.workload.tables if each.pooled]
     others = sum(each.embedding_dim * len(each.features) for each in pooled)
@@ -158,7 +158,7 @@ def history_work(run: Run, plan: Plan, lengths: Ints | None = None) -> HistoryWo
 
 
 def _different(lengths: Ints, batch: int) -> float:
-    """How many lengths a batch has, where each of its samples is one of these; where it has all of them, how many."""
+    """Expected number of distinct lengths in a batch drawn from these lengths; exact if these are one batch."""
     _, counts = np.unique(lengths, return_counts=True)
     if len(lengths) == batch:
         return float(len(counts))
@@ -168,10 +168,10 @@ def _different(lengths: Ints, batch: int) -> float:
 def memory_of(
     run: Run, plan: Plan, shapes: Shapes, state: DenseState, lengths: Ints | None = None
 ) -> list[RankMemory]:  # fmt: skip
-    """What each rank holds, and has on disk.
+    """The memory of each rank, and its bytes on disk.
 
-    plan: as `planned_as_run` makes it. shapes: of dense parameters. state: that their optimizer keeps. lengths: of some
-    histories, where they are known.
+    plan: as `planned_as_run` makes it. shapes: of dense parameters. state: state of their optimizer. lengths: lengths
+    of some histories, if they are known.
     """
     stored, dense = plan, dense_bytes(run, plan, shapes, 0, lengths)
     layers = dense.fixed + dense.gradients + dense.activations
@@ -191,9 +191,9 @@ def memory_of(
 
 
 def check_memory(memory: Sequence[RankMemory], here: int, device: str) -> None:
-    """UsageError where ranks of this machine hold more than it has, or than its cgroup allows. here: how many they are.
+    """UsageError if ranks of this machine need more memory than it has, or than its cgroup allows. here: their number.
 
-    device: 'cuda' of ranks on GPUs, which hold it there.
+    device: 'cpu', or 'cuda' for ranks on GPUs, whose memory is not checked.
     """
     if device != "cpu":
         return
@@ -211,7 +211,7 @@ def check_memory(memory: Sequence[RankMemory], here: int, device: str) -> None:
 
 
 def _less_memory(memory: Sequence[RankMemory]) -> str:
-    """What to do against what takes most of the fullest rank."""
+    """Advice against what takes most memory of the fullest rank."""
     most = max(memory, key=lambda each: each.total)
     if most.tables >= max(most.batch, most.layers):
         return "use more machines, or keep rows on disk (docs/tiers.md)"
@@ -220,9 +220,9 @@ def _less_memory(memory: Sequence[RankMemory]) -> str:
 
 
 def dense_bytes(run: Run, plan: Plan, shapes: Shapes, state: int, lengths: Ints | None) -> DenseBytes:
-    """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients.
+    """Bytes of dense layers: weights, gradients, DDP's buckets, optimizer state, outputs, and gradients of outputs.
 
-    state: bytes of a rank. Others as of `memory_of`.
+    state: optimizer state of a rank in bytes. The other arguments are those of `memory_of`.
     """
     wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
     buckets = wide * (plan.cluster.job_world_size > 1)
@@ -236,7 +236,7 @@ def dense_bytes(run: Run, plan: Plan, shapes: Shapes, state: int, lengths: Ints 
 
 
 def checkpoint_bytes(plan: Plan, shapes: Shapes, state: DenseState) -> int:
-    """Of a checkpoint: all weights and the state of their optimizers. state: of dense layers."""
+    """Bytes of a checkpoint: all weights and the state of their optimizers. state: of dense layers."""
     tables, total = {table.name: table for table in plan.workload.tables}, 0.0
     for placement in plan.placements:
         table, pieces = tables[placement.table], max(1, len(placement.widths))

@@ -1,4 +1,4 @@
-"""A run's model on this rank: sharded by its plan, with weights at the start and its optimizer."""
+"""A run's model on this rank: sharded by its plan, with initial weights and its optimizer."""
 
 import hashlib
 import os
@@ -46,25 +46,25 @@ from recsmith.training.tables.protocol import InitialWeights, table_of
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.workload import AHEAD
 
-UNUSED = DenseOptimizer(name="sgd")  # of dense layers that a step trains: it keeps no state
-BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
+UNUSED = DenseOptimizer(name="sgd")  # optimizer of dense layers that a step trains itself: it keeps no state
+BLOCK = 4096  # rows drawn at once: a few megabytes at any width, and few blocks are used only in part
 
 
 @dataclass(frozen=True)
 class ShardedJob:
-    """What a rank trains: the sharded model and its optimizer. replicas: of its shards, in a job of several groups."""
+    """What a rank trains: the sharded model and its optimizer. replicas: copies of its shards in other groups."""
 
     model: DistributedModelParallel
     optimizer: CombinedOptimizer
     rows: RowStore
     initial: dict[str, InitialWeights]
     device: torch.device
-    hook: Any = None  # state of what sums dense gradients, where a collective has its own
+    hook: Any = None  # state of the hook that sums dense gradients, if a collective has one
     replicas: Replicas = ONE_GROUP
 
 
 def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> ShardedJob:
-    """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
+    """The model sharded by the plan, on this rank. Its table weights are then drawn by `draw_weights`, or loaded."""
     plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
     check_together(placed_parts(run, plan, device.type))
     initial = initial_weights_of(task)
@@ -108,7 +108,7 @@ def _on_ranks(
     task: nn.Module, placed: ShardingPlan, cluster: Cluster, device: torch.device, sharders: list[Any],
     wrapper: DataParallelWrapper,
 ) -> tuple[DistributedModelParallel, Replicas]:  # fmt: skip
-    """The model on its ranks by a plan of TorchRec, in as many sharding groups as the cluster says."""
+    """The model on its ranks by a TorchRec plan, in the cluster's sharding groups."""
     if cluster.replication is None:
         return DistributedModelParallel(
             task, device=device, plan=placed, sharders=sharders, data_parallel_wrapper=wrapper
@@ -118,7 +118,7 @@ def _on_ranks(
 
 
 def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
-    """The plan with the paths of this model's modules, which a file may not know; PlanMismatch of other tables."""
+    """The plan with the paths of this model's modules, which a file may lack; PlanMismatch if it is of other tables."""
     sharders, asked = sharders_of(collectives_of(run.comms)), plan.workload
     found = read_workload(model, sharders, batch_size=asked.batch_size, optimizer=asked.optimizer)
     paths = {table.name: table.collection for table in found.tables}
@@ -126,7 +126,7 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
     sizes = {table.name: (table.num_embeddings, table.embedding_dim) for table in found.tables}
     planned = {table.name for table in plan.workload.tables}
     named = "the plan" if run.plan in MADE_HERE else f"the plan '{run.plan}'"
-    if planned != set(paths) and run.plan in MADE_HERE:  # the checkpoint's: one that is made now has these tables
+    if planned != set(paths) and run.plan in MADE_HERE:  # the checkpoint's plan: a plan made now has these tables
         raise CorruptFile(
             f"the checkpoint in '{run.output}' is of another model: its tables are {', '.join(sorted(planned))}, and "
             f"those of the run {', '.join(sorted(paths))}; give another output folder (docs/daily.md says how to take "
@@ -154,11 +154,11 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
 
 
 def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:
-    """DDP whose sums over ranks have one order in every step of every process.
+    """A DDP wrapper that sums over ranks in the same order in every step of every process.
 
-    DDP lays its buckets anew after the first step, unless it looks for parameters without a gradient. More than two
-    ranks add up a number in an order that follows from its place in a bucket, so a job that goes on would train other
-    bits than one that was never ended.
+    DDP rearranges its buckets after the first step, unless it looks for parameters without a gradient. More than two
+    ranks sum a number in an order that depends on its place in a bucket, so a resumed job would not be bit-identical to
+    one that was never interrupted.
     """
     kept = dist.get_world_size() > 2
     return DefaultDataParallelWrapper(
@@ -167,7 +167,7 @@ def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:
 
 
 def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:
-    """What TorchRec must know of tables with caches on a GPU where the rows of coming batches are fetched."""
+    """TorchRec's constraints for cached tables on a GPU if rows of coming batches are fetched ahead."""
     if run.step_named[0] != AHEAD:
         return {}
     cached = [each.table for each in plan.placements if each.compute_kernel == UVM_CACHING.name]
@@ -175,7 +175,7 @@ def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:
 
 
 def numbers_across(task: nn.Module, plan: Plan) -> int:
-    """Numbers of the gradients that cross ranks: those of dense layers, and of tables that every rank has a copy of."""
+    """Count of gradient values that are sent between ranks: of dense layers, and of tables copied to every rank."""
     placed = {placement.table: placement.sharding_type for placement in plan.placements}
     parameters = task.named_parameters()
     return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
@@ -188,12 +188,12 @@ def dense_shapes(task: nn.Module) -> list[tuple[int, ...]]:
 
 
 def _ddp_of(model: DistributedModelParallel) -> Any:
-    """The DistributedDataParallel in which TorchRec wraps what is no sharded table."""
+    """The DistributedDataParallel in which TorchRec wraps everything but sharded tables."""
     return next(module for module in model.modules() if isinstance(module, DistributedDataParallel))
 
 
 def draw_weights(rows: RowStore, initial: dict[str, InitialWeights], seed: int) -> None:
-    """Weights of a fresh start, by table and row from the seed alone: no plan and no number of ranks changes them."""
+    """Draw initial weights by seed, table and row, so that they do not depend on the plan or the number of ranks."""
     with torch.no_grad():
         for shard in rows.shards():
             table = table_of(shard.parameter)
@@ -203,7 +203,7 @@ def draw_weights(rows: RowStore, initial: dict[str, InitialWeights], seed: int) 
 
 
 def _fill(tensor: torch.Tensor, table: str, corner: tuple[int, ...], start: InitialWeights, seed: int) -> None:
-    """A shard whose first weight is the table's at `corner`, block after block of whole rows."""
+    """Draw a shard's weights, block by block of whole rows. corner: (row, column) of its first weight in the table."""
     first, left = corner
     for block in range(first // BLOCK, -(-(first + tensor.shape[0]) // BLOCK)):
         begin, end = block * BLOCK, min((block + 1) * BLOCK, start.rows)
@@ -219,11 +219,11 @@ def _generator(seed: int, table: str, block: int) -> torch.Generator:
 
 
 def settle(job: ShardedJob, batch: TrainingBatch) -> None:
-    """One backward pass of a loss of zero, on every rank, before weights are drawn or loaded.
+    """Run one backward pass with a loss of zero, on every rank, before weights are drawn or loaded.
 
-    DDP arranges the gradients that it sums when it has seen one backward pass, and the order of a sum is part of its
-    last bits. After this a job that resumes sums in the order of one that was never interrupted. The learning rates are
-    zero meanwhile, the optimizers' count of steps begins anew, and buffers are as they were.
+    DDP fixes the arrangement of the gradients that it sums after the first backward pass, and the order of a sum
+    affects its last bits. After this, a resumed job sums in the same order as one that was never interrupted. Learning
+    rates are zero during the pass; afterwards the optimizers' step counts are reset, and buffers are restored.
     """
     groups: list[tuple[Any, float]] = [(group, group["lr"]) for group in job.optimizer.param_groups]
     kept = [(buffer, buffer.clone()) for buffer in _buffers_of_layers(job.model)]
@@ -242,21 +242,21 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
 
 
 def _buffers_of_layers(model: nn.Module) -> list[torch.Tensor]:
-    """What dense layers keep beside weights, such as running means; nothing of tables."""
+    """Buffers of dense layers, such as running means; not those of tables."""
     sharded = (each for each in model.modules() if isinstance(each, ShardedModule))
     of_tables = {id(buffer) for each in sharded for buffer in each.buffers()}
     return [buffer for buffer in model.buffers() if id(buffer) not in of_tables]
 
 
 def uncounted(tables: Any, *_: Any) -> None:
-    """Before a lookup of tables: FBGEMM counts each as a step, by which it corrects means; evaluations are none."""
+    """Pre-lookup hook that keeps evaluations out of FBGEMM's step count, by which it corrects means."""
     if not (tables.training and torch.is_grad_enabled()):
         tables.iter_cpu -= 1
         tables.iter -= 1
 
 
 def set_steps(job: ShardedJob, step: int) -> None:
-    """Have optimizers count on from a step. FBGEMM has two counts, of which its own call sets the one that is saved."""
+    """Set the optimizers' step counts. FBGEMM has two counts; its own call sets only the one that is saved."""
     job.optimizer.set_optimizer_step(step)
     for tables in kernels_in(job.model, SplitTableBatchedEmbeddingBagsCodegen):
         tables.iter_cpu.fill_(step)

@@ -1,4 +1,4 @@
-"""How a rank's training begins: its folder taken, its run prepared, its model sharded, its state set; and anew."""
+"""How a rank's training begins: lock its folder, prepare the run, shard the model, set its state; and replan it."""
 
 import os
 import time
@@ -40,18 +40,18 @@ from recsmith.training.seams.registry import first_of
 from recsmith.training.sources import dealt_source, total_steps, with_distinct
 from recsmith.training.step_clock import STEPS
 
-KILLED_S = 5.0  # in which all processes of a job that was killed are gone
-LOST_S = 120.0  # in which a shared disk frees the locks of a host that was lost
+KILLED_S = 5.0  # seconds until all processes of a killed job are gone
+LOST_S = 120.0  # seconds until a shared disk frees the locks of a lost host
 
 
 @contextmanager
 def owning(output: Path) -> Generator[None]:
-    """The folder of a run for this job alone; rank 0 holds it, at the longest until its process ends.
+    """Within this context, this job owns the run's folder; rank 0 holds the lock, at most until its process ends.
 
-    A job that was killed a moment ago may hold it still, so this waits a little; longer where a host was lost.
+    A job that was just killed may still hold the lock, so this waits a little; longer if a host was lost.
 
     Raises:
-        UsageError: another job writes there, or the folder cannot be made; on every rank.
+        UsageError: another job writes there, or the folder cannot be created; on every rank.
     """
     with ExitStack() as held:
 
@@ -76,10 +76,10 @@ def prepared(
     """A job, fresh or from its newest checkpoint, and the batches that come next.
 
     Args:
-        run: what is trained.
-        agreement: of this process's ranks; one serves for as long as the process lives.
-        plan: to train under, where the job has another one by now than its run and its checkpoint say.
-        live: the state of the job until now, in memory, that it goes on from in place of its newest checkpoint.
+        run: the run that is trained.
+        agreement: communication between ranks; one object serves for the lifetime of the process.
+        plan: the plan to train under, if it differs by now from that of the run and its checkpoint.
+        live: the state of the job in memory, to continue from instead of its newest checkpoint.
     """
     begun, output = time.perf_counter(), Path(run.output)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
@@ -131,7 +131,7 @@ def prepared(
 
 
 def _keep_files(made: PreparedRun, output: Path, there: HostRound | None) -> None:
-    """What the folder of a run holds from its start: files that its model names, the run and its plan as decided."""
+    """Write the files that a run's folder has from the start: files that its model names, the run and its plan."""
     keep_files(made.run.model, output)
     save_run(made.run, output / "run.json")
     save_plan(made.plan, output / "plan.json")
@@ -140,7 +140,7 @@ def _keep_files(made: PreparedRun, output: Path, there: HostRound | None) -> Non
 
 
 def _tell_moved(log: RunLog, live: LiveState, progress: Progress, took_s: float) -> None:
-    """Say what moved to other ranks, where the job goes on from the state in memory."""
+    """Report what moved between ranks, if the job continues from its state in memory."""
     progress.saved = live.kept.saved
     weights, state = (over_ranks(size, dist.ReduceOp.SUM) for size in live.moved_bytes())
     log.write("moved", {"step": progress.step, "seconds": took_s, "weights_bytes": weights, "state_bytes": state})
@@ -150,7 +150,7 @@ def _tell_moved(log: RunLog, live: LiveState, progress: Progress, took_s: float)
 def agreed_of_hosts(
     parts: Unsharded, before: Plan | None, there: HostRound, saved: Saved | None
 ) -> tuple[Plan, HostChange | None]:
-    """The plan of a round of hosts, made by rank 0, and what has changed of hosts."""
+    """(the plan of a round of hosts, made by rank 0; what changed about hosts, if anything)."""
 
     def make() -> dict[str, Any]:
         folder, step = Path(parts.run.output) / HOSTS, saved.progress["step"] if saved else 0
@@ -163,20 +163,20 @@ def agreed_of_hosts(
 
 
 def kept_before(run: Run) -> dict[str, Any]:
-    """What a fresh job goes on from, of the training that its run starts from."""
+    """State that a fresh job takes over from the training that its run starts from."""
     found = first_of(each.watched_before(run) for each in systems())
     return {} if found is None else {BEFORE: found}
 
 
 def progress_of(saved: Saved | None) -> Progress:
-    """How far a checkpoint is."""
+    """The progress that a checkpoint has saved; zero without a checkpoint."""
     if saved is None:
         return Progress()
     return progress_from(saved.progress, str(saved.folder))
 
 
 def progress_from(raw: Raw, where: str) -> Progress:
-    """How far a job was, by what it keeps of that. where: it was found, for errors."""
+    """The progress of a job, from its raw data. where: source of that data, for errors."""
     return Progress(
         step=raw["step"],
         begun=raw["step"],
@@ -188,13 +188,13 @@ def progress_from(raw: Raw, where: str) -> Progress:
 
 
 def batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
-    """The batches of this rank that come after the progress."""
+    """The batches of this rank that follow the progress."""
     source = dealt_source(with_distinct(parts.source, parts.features.groups), parts.run)
     return batches_here(parts.run, source, parts.features, step=progress.step, state=progress.position)
 
 
 def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:
-    """The batches, of which the first has settled the order of sums; readers end when this is closed."""
+    """The batches, after the first one has fixed the order of sums; readers end when this generator is closed."""
     first = next(batches, None)
     if first is not None:
         with STEPS.standing():
@@ -209,10 +209,10 @@ def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[
 
 
 def set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
-    """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
+    """Set weights, optimizer state and random states from the checkpoint, or for a fresh start."""
     if saved is None:
         draw_weights(sharded.rows, sharded.initial, run.seed)
-        torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
+        torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # for dropout: every rank draws its own
         return
     saved.load(sharded, run)
     set_schedule(sharded.optimizer, progress.step)
@@ -221,14 +221,14 @@ def set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Prog
 
 
 def ranks_per_host() -> int:
-    """Ranks of this machine, as the launcher says; all of them elsewhere."""
+    """Ranks of this machine, as its launcher says; otherwise all ranks."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
 
 
 def plan_anew(job: TrainingJob, wish: Wish, *, in_memory: bool = False) -> tuple[Plan | None, str]:
-    """Another plan to go on under from the state that was just saved; None where none is better, and why.
+    """(another plan to continue under from the state just saved, or None if no other plan is better; the reason).
 
-    in_memory: the state need not be saved.
+    in_memory: the state need not have been saved.
     """
     if not in_memory and job.progress.saved != job.progress.step:
         return None, "the state could not be saved; training goes on under the plan that it has"

@@ -1,1 +1,1 @@
-"""How a run starts: what it needs, ranks of this machine or of a launcher, and what it would do (dry run)."""
+"""How a run starts: what it requires, ranks started here or by a launcher, and what it would do (dry run)."""

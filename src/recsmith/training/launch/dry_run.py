@@ -1,6 +1,6 @@
-"""A dry run: what a run would do, told before anything is trained, by the preparation that training begins with.
+"""A dry run: what a run would do, reported by the same preparation that training begins with.
 
-Data is opened and a batch of it read; nothing is written.
+Data is opened and one batch of it is read; nothing is written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,9 +33,10 @@ SCHEMA = "recsmith/dry-run/1"
 class DryRun:
     """What a run would do.
 
-    run: with all that was decided. plan: of its tables. memory: of each rank. step: predicted; None where it is not.
-    systems: that it asks for, and whether they are on. checkpoint_bytes: of one; None where it saves none. about: of
-    model, data and plan. notes: of the data and of what watches.
+    run: the run with everything that was decided. plan: of its tables. memory: of each rank. step: the predicted step;
+    None if it is not predicted. systems: the systems that the run asks for, and whether they are on. checkpoint_bytes:
+    size of one checkpoint; None if the run saves none. about: lines about model, data and plan. notes: lines about the
+    data, the checkpoint and what systems add.
     """
 
     run: Run
@@ -50,7 +51,7 @@ class DryRun:
 
     @property
     def lines(self) -> list[str]:
-        """For people."""
+        """The lines that are printed."""
         totals = ", ".join(format_size(each.total) for each in self.memory)
         parts = max(self.memory, key=lambda each: each.total)
         saved = "no checkpoints" if self.checkpoint_bytes is None or self.run.checkpoint is None else (
@@ -97,7 +98,7 @@ class DryRun:
 
 
 def described(run: Run | Source, settings: tuple[str, ...] = ()) -> DryRun:
-    """What a run would do that is not started, or what `train` would raise before its first step."""
+    """What a run would do, without starting it; raises what `train` would raise before its first step."""
     made = load_run(run, settings)
     require_torchrec()
     with lines_told(run, settings), own_modules(made, run):
@@ -106,7 +107,7 @@ def described(run: Run | Source, settings: tuple[str, ...] = ()) -> DryRun:
 
 
 def ranks_of(run: Run) -> tuple[int, int]:
-    """Ranks of the job, and of this machine as far as it is known."""
+    """(ranks of the job, ranks on this machine as far as it is known)."""
     environment = launcher_environment()
     if environment is None:
         return (ranks := local_ranks(run)), ranks
@@ -114,7 +115,7 @@ def ranks_of(run: Run) -> tuple[int, int]:
 
 
 def described_run(made: Run) -> DryRun:
-    """What a run would do, when its modules are found."""
+    """What a run would do, once its modules can be imported."""
     from recsmith.adapters.topology import device_type
     from recsmith.training.job.going_on import newest_of
     from recsmith.training.job.logits_asked import check_logits
@@ -149,7 +150,7 @@ def described_run(made: Run) -> DryRun:
 
 
 def _from_disk(made: Run, plan: Plan) -> list[str]:
-    """What the rows of tables that the plan keeps on disk take of a step, and whether the run's pipeline hides it."""
+    """Time of a step to read table rows from disk, and whether the pipeline hides it; empty if no rows are on disk."""
     found = disk_fetches(plan)
     if found is None:
         return []
@@ -160,7 +161,7 @@ def _from_disk(made: Run, plan: Plan) -> list[str]:
 
 
 def told_of(run: Run, facts: RunFacts, decided: Sequence[SystemTold]) -> list[SystemTold]:
-    """All systems that a run asks for, and what each does to bytes, memory and step. decided: those that said so."""
+    """All systems that a run asks for, and the effect of each on bytes, memory and step. decided: already reported."""
     said = {each.key for each in decided}
     of_systems = [each for system in systems() for each in system.told(run, facts) if each.key not in said]
     said |= {each.key for each in of_systems}
@@ -173,7 +174,7 @@ def told_of(run: Run, facts: RunFacts, decided: Sequence[SystemTold]) -> list[Sy
 
 
 def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
-    """(key, line) of rows, messages, products and pipelines that are not those of a plain run."""
+    """(key, line) of the row store, precision and pipeline of a run, if they are not the defaults."""
     rows, pipeline = run.rows_named[0], run.step_named[0]
     if ":" in rows:
         yield "rows", f"rows: {rows}: a store of yours, whose memory and time are not predicted"
@@ -186,13 +187,13 @@ def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
 
 
 def _encoded(run: Run) -> bool:
-    """Whether embeddings or their gradients cross in another form than that in which they are."""
+    """Whether embeddings or their gradients are sent between ranks in another encoding than the default."""
     comms: Any = collectives_of(run.comms)
     return comms.bytes_per_value() != collectives_of(RunComms()).bytes_per_value()
 
 
 def _comms(run: Run, plan: Plan) -> str:
-    """Pooled embeddings in another form than fp32; of dense gradients, `decided` tells."""
+    """A line about the encoding of pooled embeddings; `decided` reports that of dense gradients."""
     comms: Any = collectives_of(run.comms)
     ranks, batch = plan.cluster.world_size, plan.workload.batch_size
     if ranks == 1:
@@ -204,7 +205,7 @@ def _comms(run: Run, plan: Plan) -> str:
     forward, backward = (NUMBER_BYTES if each is None else each for each in comms.bytes_per_value())
     whole = replace(plan.workload, comm_dtype=None, backward_comm_dtype=None, comm_bytes=None)
     as_they_are = simulate(replace(plan, workload=whole, digest=""), bound=False)
-    most = "" if isinstance(comms, RunComms) else "at most "  # places of columns may be shorter
+    most = "" if isinstance(comms, RunComms) else "at most "  # placed column shards may be smaller
     return (
         f"comms: of pooled embeddings a rank sends {most}{format_size(round(numbers * forward))} forward and "
         f"{format_size(round(numbers * backward))} backward in a step, instead of "

@@ -1,6 +1,6 @@
-"""Starts a run on this host of several, of which it needs not all: `recsmith train RUN --hosts 2..3`.
+"""Starts this host's part of a run that does not need all its hosts: `recsmith train RUN --hosts 2..3`.
 
-The same command runs on each host. They meet in the folder `hosts` of the run's output, so that no host is the first.
+The same command runs on each host. Hosts meet in the folder `hosts` of the run's output, so no host has to be first.
 """
 
 import fcntl
@@ -28,14 +28,14 @@ from recsmith.training.launch.ranks import launcher_environment, local_ranks
 from recsmith.training.run import MADE_HERE, Run, load_run, names_modules
 from recsmith.training.seams.registry import systems, use_systems
 
-HOST_NAME, INTERFACE = "RECSMITH_HOST_NAME", "GLOO_SOCKET_IFNAME"  # environment: of this host
-RESTARTS = 3  # of ranks that failed, where nobody says more; a lost host is none
-SOMEWHERE = ("192.0.2.1", 9)  # an address of documentation, RFC 5737: to ask for the way out; nothing is sent
+HOST_NAME, INTERFACE = "RECSMITH_HOST_NAME", "GLOO_SOCKET_IFNAME"  # environment variables of this host
+RESTARTS = 3  # restarts after failed ranks, by default; a lost host does not count
+SOMEWHERE = ("192.0.2.1", 9)  # documentation address (RFC 5737), to find the outgoing interface; nothing is sent
 _SIOCGIFADDR = 0x8915  # ioctl: the address of an interface, netdevice(7)
 
 
 def hosts_of(text: str) -> tuple[int, int]:
-    """(fewest, most) hosts of a range such as 2..3, or of one number; UsageError."""
+    """Parse a range of hosts such as 2..3, or one number, into (fewest, most); UsageError if it is neither."""
     found = re.fullmatch(r"([0-9]{1,5})(?:\.\.([0-9]{1,5}))?", text.strip())
     if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]):
         raise UsageError(f"hosts is '{text}'; write the fewest and the most that train together, such as 2..3")
@@ -43,12 +43,13 @@ def hosts_of(text: str) -> tuple[int, int]:
 
 
 def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts: int, form: str) -> None:
-    """Train a run on this host and others, as long as enough of them are there.
+    """Train a run on this host together with other hosts, as long as enough of them are available.
 
-    file: of the run, as each host sees it. settings: 'key=value' over it. form: in which rank 0 prints the result.
+    file: path of the run, the same on each host. settings: 'key=value' settings applied to it. form: format in which
+    rank 0 prints the result.
 
     Raises:
-        UsageError: the run cannot train on the fewest or on the most hosts, or cannot go on on fewer.
+        UsageError: the run cannot train on the fewest or on the most hosts, or cannot continue on fewer.
         RecSmithError: training failed, or was ended by a signal.
     """
     least, most = hosts_of(hosts)
@@ -70,17 +71,19 @@ def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts
 
 
 def ranks_of_host(run: Run) -> int:
-    """Ranks of each host: `ranks` of the run, one a GPU, or as many as a host of its plan has."""
+    """Ranks of each host: `ranks` of the run, one for each GPU, or as many as a host of its plan has."""
     if run.plan in MADE_HERE or run.ranks is not None:
         return local_ranks(run)
     return load_plan(run.plan).cluster.job_local_world_size
 
 
 def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> tuple[int, ...]:
-    """How many hosts of a range may train together: those whose ranks share a batch evenly. ranks: of each host.
+    """The numbers of hosts in a range whose ranks share each batch evenly and form whole sharding groups.
+
+    ranks: ranks of each host.
 
     Raises:
-        UsageError: the run cannot train on the fewest or on the most, or cannot go on on fewer.
+        UsageError: the run cannot train on the fewest or on the most hosts, or cannot continue on fewer.
     """
     if launcher_environment() is not None:
         raise UsageError(
@@ -107,10 +110,10 @@ def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> tuple
 
 
 def _check_plan(plan: Plan, file: str, least: int, most: int, ranks: int) -> int:
-    """Ranks that train together or not at all: of a sharding group, else 1.
+    """Ranks that must train together: the size of a sharding group, or 1 if the plan has no groups.
 
     Raises:
-        UsageError: the plan of a file is not of the most hosts, or cannot become one of fewer.
+        UsageError: the plan of a file is not for the most hosts, or cannot be adapted to fewer.
     """
     cluster, local = plan.cluster, plan.cluster.job_local_world_size
     split = inexact_tables(plan)
@@ -132,7 +135,7 @@ def _check_plan(plan: Plan, file: str, least: int, most: int, ranks: int) -> int
 
 
 def _shares(run: Run, ranks: int) -> bool:
-    """Whether so many ranks share each batch evenly."""
+    """Whether each batch can be divided evenly among this many ranks."""
     try:
         run.data.batch_sizes(ranks)
     except UsageError:
@@ -141,10 +144,10 @@ def _shares(run: Run, ranks: int) -> bool:
 
 
 def own_address() -> str:
-    """This host's address, as others reach it: of the interface that gloo is told, or that leads out.
+    """This host's address as other hosts reach it: of gloo's interface if that is set, else of the outgoing interface.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the host has no such address.
     """
     name = os.environ.get(INTERFACE, "").partition(",")[0].lstrip("=")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -162,7 +165,7 @@ def own_address() -> str:
 
 
 def _run_agent(asked: HostSettings, *, own: bool) -> None:
-    """Run this host's agent until it ends; what it raised."""
+    """Run this host's agent until it ends, and raise its error if it reported one."""
     environment = {
         "TORCH_CPP_LOG_LEVEL": "ERROR", "LOGLEVEL": "ERROR", "PYTHONWARNINGS": "ignore", **os.environ,
         "PYTHONPATH": os.pathsep.join(places_of_modules(own=own)), "PYTHONSAFEPATH": "1", PARENT: str(os.getpid()),

@@ -1,4 +1,4 @@
-"""Starts a run: joins a launcher's job where there is one, and launches this machine's devices elsewhere.
+"""Starts a run: joins a launcher's job if there is one, and otherwise launches ranks on this machine's devices.
 
 What a run would do is in dry_run.py.
 """
@@ -24,7 +24,7 @@ from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.training.seams.registry import first_of, systems
 
 LOOP = "recsmith.training.rank:train_on_rank"
-WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
+WEIGHT_BYTES = 4  # bytes of a dense parameter; Adam keeps two more values for each, and DDP its gradient
 OnProgress = Callable[[Any], object]
 
 
@@ -32,18 +32,18 @@ def train(
     run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, join: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Raw:  # fmt: skip
-    """Train a run; what came of it: step, whether it is complete, scores on data.test.
+    """Train a run and return its result: the step reached, whether the run is complete, scores on data.test.
 
-    run: a Run or its file. settings: 'key=value' over it. max_restarts: how often ranks that failed are started again
-    from the newest checkpoint. join: be one more trainer of the job with servers that runs in the run's folder.
-    on_progress(message): hears of notes and steps, which `progress_text` makes lines of.
+    run: a Run or its file. settings: 'key=value' settings applied to the run. max_restarts: how often failed ranks are
+    restarted from the newest checkpoint. join: join the running job with table servers in the run's folder as an
+    additional trainer. on_progress(message): called with notes and steps, which `progress_text` turns into lines.
 
-    Under torchrun, SLURM's srun or another launcher that sets their variables this process becomes a rank of that
-    job. Elsewhere a job of this machine's ranks starts. A run that was ended goes on from its newest checkpoint.
+    Under torchrun, SLURM's srun or another launcher that sets their variables, this process becomes a rank of that job.
+    Otherwise a job starts on this machine. A run that was interrupted continues from its newest checkpoint.
 
     Raises:
         UsageError: the run, its data or its plan break a rule.
-        MissingExtra: torch is not installed, or TensorBoard where the run wants it.
+        MissingExtra: torch is not installed, or TensorBoard is not and the run asks for it.
         RecSmithError: a rank failed.
     """
     made = load_run(run, settings)
@@ -59,7 +59,7 @@ def train(
 
 
 def join_running(run: Run, on_progress: OnProgress | None) -> Raw:
-    """Be one more trainer of a job that runs; UsageError where none can be joined."""
+    """Join a running job as an additional trainer; UsageError if there is no job to join."""
     pid: list[int] = []
     with passing_on_signals(pid):
         joined = first_of(each.join(run, _hearing(pid, on_progress)) for each in systems())
@@ -69,7 +69,7 @@ def join_running(run: Run, on_progress: OnProgress | None) -> Raw:
 
 
 def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Raw:
-    """Train on ranks of this machine, which this process starts."""
+    """Train on ranks that this process starts on this machine."""
     pid: list[int] = []
     hear = _hearing(pid, on_progress)
     with passing_on_signals(pid), engine_for_ranks(run):
@@ -87,7 +87,7 @@ def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Ra
 
 
 def _hearing(pid: list[int], on_progress: OnProgress | None) -> Callable[[Any], None]:
-    """What hears the messages of a job. pid: becomes that of the process which a signal goes on to."""
+    """A handler for messages of a job. pid: is set to the process that signals are passed on to."""
 
     def hear(message: Any) -> None:
         if "pid" in message:
@@ -100,7 +100,7 @@ def _hearing(pid: list[int], on_progress: OnProgress | None) -> Callable[[Any], 
 
 @contextmanager
 def engine_for_ranks(run: Run) -> Generator[None]:
-    """What the ranks' feeds share: a Ray of this machine, where the run asks for one and names no cluster."""
+    """The Ray of this machine that feeds of all ranks share, if the run asks for Ray and names no cluster."""
     if run.data.engine == "ray" and run.data.ray_address is None:
         from recsmith.feeding.on_ray import ray_for_ranks
 
@@ -111,7 +111,7 @@ def engine_for_ranks(run: Run) -> Generator[None]:
 
 
 def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
-    """Join the launcher's job, train, and end this process as TorchRec on gloo must end; rank 0 prints the result."""
+    """Join the launcher's job as a rank and train; return the result of the run."""
     if run.data.engine == "ray" and not (run.data.ray_address or os.environ.get("RAY_ADDRESS")):
         raise UsageError(
             "a launcher started this job and nobody says which Ray cluster feeds it; start one (ray start --head) and "
@@ -122,7 +122,7 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
     from recsmith.training.rank import train_on_rank
 
     os.environ.update(environment)
-    warnings.simplefilter("ignore")  # PyTorch's, of what TorchRec uses; our own errors are raised
+    warnings.simplefilter("ignore")  # PyTorch's warnings about what TorchRec uses; our own errors are raised
     local = int(environment["LOCAL_RANK"])
     on_gpu = torch.cuda.device_count() > local
     if on_gpu:
@@ -134,7 +134,10 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
 
 @contextmanager
 def passing_on_signals(pid: list[int]) -> Generator[None]:
-    """SIGTERM and Ctrl-C go to the job's rank 0 within, which saves and ends the job; a later one ends it at once."""
+    """Within this context, pass SIGTERM and Ctrl-C on to the job's rank 0, which saves and ends.
+
+    A second signal ends this process at once.
+    """
     first: list[float] = []
 
     def pass_on(number: int, *_: object) -> None:
@@ -153,7 +156,7 @@ def passing_on_signals(pid: list[int]) -> Generator[None]:
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             before[number] = signal.signal(number, pass_on)
-    except ValueError:  # not in the main thread, where no handler can be set
+    except ValueError:  # not the main thread, so no handler can be set
         before.clear()
     try:
         yield
@@ -163,7 +166,7 @@ def passing_on_signals(pid: list[int]) -> Generator[None]:
 
 
 def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
-    """Lines about a run that is not started, or what `train` would raise before its first step."""
+    """Lines that describe a run without starting it; raises what `train` would raise before its first step."""
     from recsmith.training.launch.dry_run import described
 
     return described(run, settings).lines

@@ -1,7 +1,7 @@
-"""Files that start a run on a cluster: a script of SLURM, objects of Kubernetes, or TorchX's command. Without torch.
+"""Files that start a run on a cluster: a SLURM script, Kubernetes objects, or TorchX's command. Without torch.
 
-All of them start one torchrun on each machine, which starts a rank for each device. A job that is asked to end saves at
-the end of its step and ends, and goes on from there where it is started again: at the limit of time, when a machine is
+Each of them starts one torchrun on each machine, which starts a rank for each device. A job that is asked to end saves
+at the end of its step and ends, and continues from there when it is started again: at the time limit, when a machine is
 taken away, and after a rank has failed. torchrun gives ranks 30 seconds for that.
 """
 
@@ -20,24 +20,25 @@ from recsmith.training.run import MADE_HERE, Run, run_to_raw
 
 System = Literal["slurm", "kubernetes", "torchx"]
 SYSTEMS: tuple[System, ...] = get_args(System)
-NAME = r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?"  # what Kubernetes takes as a name, with room for what it adds
-WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a queue or a claim, which stand in the script and the objects as they are
-RANKS_END_S = 30  # that torchrun gives ranks after SIGTERM (torch 2.13, elastic/multiprocessing/api.py)
+NAME = r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?"  # a Kubernetes name, with room for the suffixes that Kubernetes adds
+WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # name of a queue or a claim, written into the script and the objects unquoted
+RANKS_END_S = 30  # seconds for ranks after SIGTERM (torch 2.13, elastic/multiprocessing/api.py)
 PLACES = {"path", "paths", "folder", "output", "capture", "start_from", "file"}  # keys of a run that name files
-MOUNTED, RUN_FILE = "/etc/recsmith", "run.json"  # of the run, in a pod
+MOUNTED, RUN_FILE = "/etc/recsmith", "run.json"  # where the run file is in a pod
 MEGABYTE = 2**20
-CONFIG_BYTES = 900_000  # of a run in a ConfigMap, which holds 1 MiB
+CONFIG_BYTES = 900_000  # largest run in a ConfigMap, which holds 1 MiB
 
 
 @noun
 class JobPlace:
-    """Where a run trains, beside what the run and its plan say.
+    """Where a run trains, in addition to what the run and its plan say.
 
-    name: of the job. nodes: machines. fewest: with which it trains on where others are lost; None: with all. per_node:
-    ranks on each, one a device. gpu: whether these are GPUs. time_s: the longest that the job may run; None where
-    nobody limits it. grace_s: from SIGTERM to the end. restarts: after ranks that failed. memory_bytes, cpus: of a
-    machine; None for what the system gives. image: of containers. volumes: (claim, path) of storage that every machine
-    has. queue: of the system, for jobs that start whole or not at all.
+    name: name of the job. nodes: number of machines. fewest: smallest number of machines that training continues with
+    after losing some; None: all are needed. per_node: ranks on each machine, one for each device. gpu: whether these
+    devices are GPUs. time_s: time limit of the job in seconds; None: no limit. grace_s: seconds from SIGTERM to the
+    end. restarts: how often failed ranks are restarted. memory_bytes, cpus: memory and cores of a machine; None: the
+    cluster's default. image: container image. volumes: (claim, path) of storage that is mounted on every machine.
+    queue: queue of the cluster, whose jobs start with all machines or not at all.
     """
 
     name: str = "recsmith"
@@ -77,10 +78,10 @@ class JobPlace:
 
 
 def shape_of(run: Run, nodes: int | None, per_node: int | None) -> tuple[int, int]:
-    """(machines, ranks on each) of a run: those of its plan, or as asked.
+    """(machines, ranks on each) of a run: from its plan, or as asked.
 
     Raises:
-        UsageError: they are not those of the plan, or nobody says them.
+        UsageError: they differ from the plan's, or are not given anywhere.
     """
     if run.plan not in MADE_HERE:
         cluster = load_plan(run.plan).cluster
@@ -98,7 +99,7 @@ def shape_of(run: Run, nodes: int | None, per_node: int | None) -> tuple[int, in
 
 
 def words_on_hosts(run: Run, run_file: str, settings: tuple[str, ...], place: JobPlace) -> list[str]:
-    """What each machine runs of a job that goes on when one is lost: an agent of its own, which starts its ranks."""
+    """The command of each machine for a job that survives the loss of one: its own agent, which starts its ranks."""
     ranks = [] if place.gpu or run.ranks == place.per_node else [f"ranks={place.per_node}"]
     more = [word for each in (*settings, *ranks) for word in ("--set", each)]
     return ["recsmith", "train", run_file, "--hosts", f"{place.fewest}..{place.nodes}",
@@ -106,7 +107,7 @@ def words_on_hosts(run: Run, run_file: str, settings: tuple[str, ...], place: Jo
 
 
 def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobPlace) -> str:
-    """A script for sbatch. run_file: as machines see it. settings: 'key=value' over the run."""
+    """A script for sbatch. run_file: its path on the machines. settings: 'key=value' settings applied to the run."""
     per_node = [f"--gpus-per-node={place.per_node}"] if place.gpu else []
     cpus = place.cpus or (None if place.gpu else place.per_node)
     asked = [
@@ -138,7 +139,7 @@ def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobP
 
 
 def _on_machines(words: list[str], on_hosts: list[str], place: JobPlace) -> list[str]:
-    """Lines that start the job on its machines: one torchrun each, or one agent each where any may be lost."""
+    """Lines that start the job: one torchrun on each machine, or one agent on each if machines may be lost."""
     if place.fewest is not None:
         return [f"srun --no-kill --kill-on-bad-exit=0 {shlex.join(on_hosts)} &"]
     return [
@@ -151,14 +152,14 @@ def _on_machines(words: list[str], on_hosts: list[str], place: JobPlace) -> list
 
 
 def _range(place: JobPlace) -> str:
-    """Machines, as sbatch takes them: a number, or the fewest and the most."""
+    """The number of machines for sbatch: one number, or the fewest and the most."""
     return f"{place.nodes}" if place.fewest in (None, place.nodes) else f"{place.fewest}-{place.nodes}"
 
 
 def torchx_command(
     run_file: str, settings: tuple[str, ...], place: JobPlace, scheduler: str = "local_cwd"
 ) -> list[str]:  # fmt: skip
-    """The words of a `torchx run` of the component in torchx_component.py; UsageError where machines may be lost."""
+    """The words of a `torchx run` of the component in torchx_component.py; UsageError if machines may be lost."""
     if place.fewest is not None:
         raise UsageError(
             "--hosts starts an agent on each machine, and TorchX starts torchrun there; take --for slurm or "
@@ -179,10 +180,10 @@ def torchx_command(
 
 
 def kubernetes_objects(run: Run, place: JobPlace) -> list[Raw]:
-    """Objects for `kubectl apply`: the run, how it is trained, and the job, for Kubeflow Trainer (2.0 and later).
+    """Objects for `kubectl apply` and Kubeflow Trainer (2.0 and later): the run, how it is trained, and the job.
 
     Raises:
-        UsageError: no image is named, a file of the run lies on no volume, or the run is too large.
+        UsageError: no image is given, a file of the run is not on a volume, or the run is too large.
     """
     if place.image is None:
         raise UsageError("containers need an image with RecSmith, torch, FBGEMM and TorchRec; name it: --image IMAGE")
@@ -202,7 +203,7 @@ def kubernetes_objects(run: Run, place: JobPlace) -> list[Raw]:
 
 
 def _runtime(place: JobPlace) -> Raw:
-    """How jobs of the run are trained: pods, their storage, restarts, and that all of them start or none."""
+    """How jobs of the run are trained: pods, storage, restarts, and gang scheduling."""
     mounts = [{"name": "run", "mountPath": MOUNTED}, {"name": "shm", "mountPath": "/dev/shm"}]
     mounts += [{"name": f"volume-{at}", "mountPath": path} for at, (_, path) in enumerate(place.volumes)]
     volumes: list[Raw] = [
@@ -222,7 +223,7 @@ def _runtime(place: JobPlace) -> Raw:
             "spec": {"backoffLimit": 0 if place.fewest is None else pods_lost(place), "template": {"spec": pod}},
         },
     }
-    alone = place.queue is not None or place.fewest is not None  # a range of machines need not start whole
+    alone = place.queue is not None or place.fewest is not None  # a range of machines needs no gang scheduling
     gang: Raw = {} if alone else {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 600}}}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": place.name},
@@ -235,7 +236,7 @@ def _runtime(place: JobPlace) -> Raw:
 
 
 def pods_lost(place: JobPlace) -> int:
-    """How many pods that end are replaced one by one, before all pods start again."""
+    """How many pods are replaced one by one after they end, before all pods are restarted."""
     return place.nodes * max(1, place.restarts)
 
 
@@ -276,7 +277,7 @@ def _check_on_volumes(run: Run, place: JobPlace) -> None:
 
 
 def _named(raw: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """(key, path) of files that a run names."""
+    """(key, path) of each file that a run names."""
     if isinstance(raw, dict):
         for name, value in cast(dict[str, Any], raw).items():
             yield from _named(value, name)
@@ -288,6 +289,6 @@ def _named(raw: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _minutes(seconds: float) -> str:
-    """A limit as sbatch takes it: hours, minutes and seconds."""
+    """A time limit in sbatch's format: hours, minutes and seconds."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"

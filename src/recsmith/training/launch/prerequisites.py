@@ -1,4 +1,4 @@
-"""What a run needs, asked before anything starts: by `train`, and by a dry run too."""
+"""What a run requires, checked before anything starts, by `train` and by a dry run."""
 
 import inspect
 import os
@@ -29,10 +29,12 @@ KEYS = {each.name for each in fields(Run)}
 
 
 def check_run(run: Run, ranks: int) -> None:
-    """Refuse a run for which something is missing, or that names what is not there. ranks: of this machine.
+    """Refuse a run if something it requires is missing, or if something that it names does not exist.
+
+    ranks: number of ranks on this machine.
 
     Raises:
-        MissingExtra: TorchRec, or TensorBoard where the run wants it, is not installed.
+        MissingExtra: TorchRec is not installed, or TensorBoard is not and the run asks for it.
         UsageError: the run asks for GPUs, and this machine does not have one for each of its ranks; its output cannot
             be written; a module, function or class that it names cannot be loaded, or does not take its settings.
     """
@@ -51,7 +53,7 @@ def check_run(run: Run, ranks: int) -> None:
 
 
 def check_machine(run: Run, ranks: int) -> None:
-    """Refuse a run for which something is not installed, or not in this machine. ranks: of this machine."""
+    """Refuse a run if a package is not installed, or this machine lacks GPUs. ranks: ranks on this machine."""
     require_torchrec()
     if run.metrics.tensorboard:
         require_tensorboard("metrics.tensorboard")
@@ -60,11 +62,11 @@ def check_machine(run: Run, ranks: int) -> None:
 
 
 def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
-    """Refuse a run whose processes alone take more memory than their cgroup allows, before PyTorch is imported.
+    """Refuse a run whose processes alone need more memory than their cgroup allows, before PyTorch is imported.
 
-    starts_ranks: whether this process starts ranks of this machine, or is one itself.
+    starts_ranks: whether this process starts ranks on this machine, or is a rank itself.
     """
-    started = 1 + (run.ranks or 2)  # torchrun's agent and the ranks, and this one where it asks PyTorch for GPUs
+    started = 1 + (run.ranks or 2)  # torchrun's agent, the ranks, and this process if it asks PyTorch for GPUs
     limit, processes = memory_limit(), started if starts_ranks else 1
     if limit is not None and limit < processes * PROGRAM_BYTES:
         what = "the process" if processes == 1 else f"the {processes} processes"
@@ -75,7 +77,7 @@ def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
 
 
 def check_output(output: str) -> None:
-    """UsageError where the run's folder cannot be made or written to. Nothing is made."""
+    """UsageError if the run's folder cannot be created or written to. Nothing is created."""
     if is_address(output):
         raise UsageError(
             f"the run's output '{shown_address(output)}' is an address, and a job writes to a folder; give one, and "
@@ -86,7 +88,7 @@ def check_output(output: str) -> None:
 
 @contextmanager
 def own_modules(run: Run, source: object) -> Generator[None]:
-    """Within, modules beside a run's file are found, where the run names any. source: the file, or the run itself."""
+    """Within this context, modules next to the run file can be imported, if the run names any. source: file or run."""
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else "-"
     folder = str(Path(name).absolute().parent)
     if name == "-" or folder in sys.path or not names_modules(run):
@@ -101,9 +103,9 @@ def own_modules(run: Run, source: object) -> Generator[None]:
 
 @contextmanager
 def lines_told(source: object, settings: Sequence[str] = ()) -> Generator[None]:
-    """Within, an error that begins with a field of the run says in which file and line of it the field stands.
+    """Within this context, an error about a field of the run also names the file and line of that field.
 
-    source: the run's file, or the run itself. settings: 'key=value' over it, which are named in place of a line.
+    source: the run's file, or the run itself. settings: 'key=value' settings, which are named instead of a line.
     """
     try:
         yield
@@ -129,7 +131,7 @@ def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
 
 
 def _check_named(run: Run) -> None:
-    """UsageError for a function or class that cannot be loaded, or does not take its settings."""
+    """UsageError if a function or class that the run names cannot be loaded, or does not take its settings."""
     from recsmith.training.seams import ROWS, STEP, WATCHER
 
     _check_optimizers(run)
@@ -150,9 +152,10 @@ def _check_named(run: Run) -> None:
 
 
 def _check_optimizers(run: Run) -> None:
-    """UsageError for an optimizer or a schedule that a job could not make.
+    """UsageError if an optimizer or a schedule could not be made by a job.
 
-    PyTorch takes a second to import, so the usual optimizer without arguments, which can be made, goes unasked.
+    PyTorch takes a second to import, so the default optimizer without arguments, which can always be made, is not
+    checked.
     """
     dense, sparse = run.optimizers.dense, run.optimizers.sparse
     if dense.name != DenseOptimizer().name or dense.arguments:
@@ -166,18 +169,18 @@ def _check_optimizers(run: Run) -> None:
 
 
 def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None:
-    """UsageError where the user's function of a model does not take its arguments."""
+    """UsageError if the user's model function does not take its arguments."""
     try:
         inspect.signature(function).bind(None, 0, **arguments)
     except TypeError as error:
-        if "sequences" not in str(error):  # which it gets where there are some
+        if "sequences" not in str(error):  # `sequences` is passed only if there are unpooled tables
             raise UsageError(f"model.arguments: {error}; see the arguments of {name}") from None
-    except ValueError:  # of a class without a signature
+    except ValueError:  # raised for a class without a signature
         return
 
 
 def _check_component(kind: str, spec: Component, where: str, given: int) -> None:
-    """A component's class and its settings. given: arguments that its maker hands over."""
+    """Check a component's class and its settings. given: number of positional arguments that its maker passes."""
     name, settings = parsed(spec, where)
     target = find(kind, name)
     if isinstance(target, type) and not hasattr(target, "__pydantic_config__"):

@@ -1,4 +1,4 @@
-"""How many ranks a job has, as its launcher says, or as this machine and the run have it."""
+"""The number of ranks of a job, from its launcher, the run, or this machine."""
 
 import os
 
@@ -8,14 +8,14 @@ from recsmith.training.run import MADE_HERE, Run
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and others set
 SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
-MEETING = ("MASTER_ADDR", "MASTER_PORT")  # where ranks meet, which srun does not say
+MEETING = ("MASTER_ADDR", "MASTER_PORT")  # environment: where ranks meet, which srun does not set
 
 
 def launcher_environment() -> dict[str, str] | None:
-    """What a launcher says of this process: RANK, WORLD_SIZE, LOCAL_RANK; None where none started it.
+    """The launcher's variables of this process (RANK, WORLD_SIZE, LOCAL_RANK); None if no launcher started it.
 
     Raises:
-        UsageError: srun started it, and nobody says where ranks meet; or RANK and WORLD_SIZE are set alone.
+        UsageError: srun started it, and MASTER_ADDR or MASTER_PORT is not set; or RANK is set without LOCAL_RANK.
     """
     if all(name in os.environ for name in LAUNCHED):
         return {name: os.environ[name] for name in LAUNCHED}
@@ -37,7 +37,7 @@ def launcher_environment() -> dict[str, str] | None:
 
 
 def local_ranks(run: Run) -> int:
-    """Processes that a run gets on this machine: as it says, one a GPU, as many as its plan has, or one."""
+    """Processes of a run on this machine: as the run says, one for each GPU, as many as its plan has, or one."""
     if run.ranks is not None:
         return run.ranks
     import torch
@@ -48,7 +48,10 @@ def local_ranks(run: Run) -> int:
 
 
 def local_hosts(run: Run, ranks: int) -> int:
-    """Hosts that so many ranks of this machine stand in for: those of the run's plan file, of as many ranks, on CPU."""
+    """Number of hosts that `ranks` ranks of this machine stand in for: the hosts of the run's plan file.
+
+    It is 1 on GPUs, or if the plan is for another number of ranks.
+    """
     if run.plan in MADE_HERE:
         return 1
     import torch
@@ -60,7 +63,7 @@ def local_hosts(run: Run, ranks: int) -> int:
 
 
 def stand_in_note(run: Run) -> list[str]:
-    """A line where this machine's ranks stand in for several hosts; none in a launcher's job."""
+    """A line that says that this machine's ranks stand in for several hosts, if they do; none in a launcher's job."""
     hosts = 1 if launcher_environment() is not None else local_hosts(run, local_ranks(run))
     if hosts == 1:
         return []

@@ -1,8 +1,8 @@
-"""A run as a trainer of Ray Train: `ray_trainer(run, workers=8).fit()`. Ray is imported when one is made.
+"""A run as a trainer of Ray Train: `ray_trainer(run, workers=8).fit()`. Ray is imported when a trainer is made.
 
 Each worker of Ray Train is a rank: Ray starts it on a node, sets torchrun's variables and joins the process group. When
-a worker or a node is lost, Ray starts all workers again, and they go on from the newest checkpoint of the run's output,
-as after any other end. So the output has to be a folder that all nodes see.
+a worker or a node is lost, Ray restarts all workers, and they continue from the newest checkpoint in the run's output,
+as after any interruption. So the output has to be a folder that all nodes can access.
 """
 
 import os
@@ -18,7 +18,7 @@ from recsmith.training.launch.manifests import shape_of
 from recsmith.training.launch.prerequisites import check_run
 from recsmith.training.run import MADE_HERE, Run, load_run, run_of_job, run_to_raw
 
-REPORTED = ("step", "complete")  # of what came of a run: what Ray keeps as metrics, beside scores on data.test
+REPORTED = ("step", "complete")  # keys of a run's result that Ray keeps as metrics, in addition to scores on data.test
 
 
 def ray_trainer(
@@ -28,16 +28,16 @@ def ray_trainer(
     """A `ray.train.torch.TorchTrainer` of a run; `fit()` trains it on a Ray cluster.
 
     Args:
-        run: a Run or its file; its paths are those that the nodes see.
-        settings: 'key=value' over it.
-        workers: ranks; None: as many as its plan has, or as the run says.
-        gpus: give each worker one GPU, and gloo's place to nccl.
-        restarts: how often all workers start again after one was lost.
-        resources: of each worker beside the GPU, such as {"CPU": 4}.
+        run: a Run or its file; its paths are resolved on the nodes.
+        settings: 'key=value' settings applied to the run.
+        workers: number of ranks; None: as many as its plan has, or as the run says.
+        gpus: whether each worker has one GPU and uses nccl; otherwise workers use gloo.
+        restarts: how often all workers are restarted after one was lost.
+        resources: resources of each worker in addition to the GPU, such as {"CPU": 4}.
 
     Raises:
         MissingExtra: Ray is not installed.
-        UsageError: nobody says how many workers there are, or others than the plan's are asked for.
+        UsageError: the number of workers is not given anywhere, or differs from the plan's.
     """
     if find_spec("ray") is None:
         raise MissingExtra(f"a trainer of Ray Train needs Ray: {RAY}")
@@ -55,7 +55,7 @@ def ray_trainer(
 
 
 def workers_of(run: Run, asked: int | None) -> int:
-    """How many ranks a run has: as asked, as its plan has, or as it says; UsageError where none of them says it."""
+    """Number of ranks of a run: as asked, as its plan has, or as the run says; UsageError if none of them gives it."""
     nodes, per_node = shape_of(run, None, asked if run.plan in MADE_HERE else None)
     if asked not in (None, nodes * per_node):
         raise UsageError(
@@ -66,14 +66,14 @@ def workers_of(run: Run, asked: int | None) -> int:
 
 
 def train_on_worker(asked: Raw) -> None:
-    """Train a run on a worker of Ray Train, whose process group is there already; Ray hears what came of it."""
+    """Train a run on a worker of Ray Train, whose process group exists already, and report the result to Ray."""
     result = train_in_group(asked["run"])
     report: Any = import_module("ray.train").report
     report({key: result[key] for key in REPORTED if key in result} | {"test": result.get("test")})
 
 
 def train_in_group(run: Raw) -> Raw:
-    """Train a run on this rank of a process group that somebody else has made, in whatever thread; what came of it."""
+    """Train a run on this rank of an existing process group, in any thread, and return the result."""
     from recsmith.training.rank import train_on_rank
 
     check_run(run_of_job(run), int(os.environ.get("LOCAL_RANK", "0")) + 1)

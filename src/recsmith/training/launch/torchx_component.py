@@ -1,11 +1,11 @@
-"""The component `recsmith.train` of TorchX: a run on whatever TorchX starts jobs on. It imports TorchX.
+"""The TorchX component `recsmith.train`: trains a run on any scheduler of TorchX. Imports TorchX.
 
     torchx run -s local_cwd recsmith.train --run run.yaml -j 1x2 -- data.batch_size=512
     torchx run -s slurm recsmith.train --run run.yaml -j 4x8 --gpu 8
     torchx run -s kubernetes -cfg queue=default recsmith.train --run run.yaml -j 4x8 --gpu 8 --image IMAGE
 
-TorchX finds it by the entry points of this package, which name TorchX's own components beside it: where any package
-has such entry points, TorchX looks no further.
+TorchX finds it through this package's entry points. These also list TorchX's own components, because TorchX stops
+looking for components once any package has such entry points.
 """
 
 # ruff: noqa: UP006, UP035, UP045  # TorchX reads annotations in this form alone

@@ -1,4 +1,4 @@
-"""Losses: what is learned of each label (settings.py), by one of by_sample.py or a function of yours (protocol.py).
+"""Losses of labels as tasks name them (settings.py): one of by_sample.py, or a function of yours (protocol.py).
 
 job/losses.py adds them up.
 """

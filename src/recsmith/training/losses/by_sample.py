@@ -1,4 +1,4 @@
-"""The losses that a task names, each of single samples.
+"""The built-in losses that a task can name, each returning one loss per sample.
 
 n samples that have the label
 """
@@ -18,10 +18,10 @@ def mse(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def pairwise(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """For each sample, -log of the chance that it is above one with a lower label, the mean of these (n,).
+    """The mean, over samples with a lower label, of -log of the chance that a sample is ranked above them (n,).
 
     The chance of a pair is the sigmoid of the difference of its logits (RankNet, Burges et al. 2005, equation 3). Pairs
-    are those of a rank's batch. Zero for samples that none is below.
+    are within a rank's batch. The loss is zero for samples with no lower label in the batch.
     """
     above = (labels[:, None] > labels[None, :]).to(logits)  # (n, n): whether the second is below the first
     losses = functional.softplus(logits[None, :] - logits[:, None])

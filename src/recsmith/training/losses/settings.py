@@ -1,4 +1,4 @@
-"""Tasks as a run names them: a label, its loss, its weight; without torch."""
+"""Tasks in a run: a label, its loss and its weight; without torch."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 
 KIND = "loss"
-CHANCES = ("binary", "pairwise")  # losses of labels that are 0 to 1
-NUMBERS = ("mse",)  # losses after which a model's output is the label itself, and no logit
+CHANCES = ("binary", "pairwise")  # losses of labels between 0 and 1
+NUMBERS = ("mse",)  # losses with which a model's output is the label itself, not a logit
 Loss = str | dict[str, Any]
 
 
 @noun
 class RunTask:
-    """What a model learns of a label of the data.
+    """What a model learns about one label of the data.
 
-    label: its name. loss: binary (cross entropy), mse (squared error of what the model returns), pairwise (chances that
-    the wrong one of two samples is above), or 'module:function' of yours; or a mapping with `name` and settings.
-    weight: by which the loss is multiplied before those of all tasks are added up.
+    label: name of the label. loss: binary (cross entropy), mse (squared error of the model's output), pairwise
+    (logistic loss of pairs of samples in the wrong order), or 'module:function' of yours; or a mapping with `name` and
+    settings. weight: factor of this loss in the sum over all tasks.
     """
 
     label: str
@@ -44,7 +44,7 @@ class RunTask:
 
 
 def check_tasks(tasks: Sequence[RunTask], loss: Literal["binary", "softmax"]) -> None:
-    """UsageError where tasks name a label twice, or the run says one loss for all labels beside them."""
+    """UsageError if tasks name a label twice, or the run also gives one loss for all labels."""
     twin = next((name for name, count in Counter(each.label for each in tasks).items() if count > 1), None)
     check_rules(
         None if twin is None else f"model.tasks names label '{twin}' twice; give each label one task",
@@ -55,10 +55,10 @@ def check_tasks(tasks: Sequence[RunTask], loss: Literal["binary", "softmax"]) ->
 
 
 def tasks_of(tasks: Sequence[RunTask], schema: DataSchema) -> tuple[RunTask, ...]:
-    """The tasks of a run in the order of the data's labels; none where it has one loss for all.
+    """The tasks of a run in the order of the data's labels; empty if the run has one loss for all labels.
 
     Raises:
-        UsageError: a task has no label, a label no task, or a loss does not fit its label.
+        UsageError: a task has no label, a label has no task, or a loss does not fit its label.
     """
     odd = next((each for each in tasks if each.label not in schema.labels), None)
     if odd is not None:
@@ -88,5 +88,5 @@ def tasks_of(tasks: Sequence[RunTask], schema: DataSchema) -> tuple[RunTask, ...
 
 
 def number_tasks(tasks: Sequence[RunTask], schema: DataSchema) -> tuple[str, ...]:
-    """Labels of which a model says the value itself; of others it says a logit."""
+    """Labels whose value the model predicts directly; for other labels it returns a logit."""
     return tuple(each.label for each in tasks if each.loss_name in NUMBERS or each.label in schema.number_labels)

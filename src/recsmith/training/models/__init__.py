@@ -1,7 +1,7 @@
-"""Models by name: what each reads and its settings, without torch; one file each, loaded when it is made.
+"""Named models: the tables that each reads and its settings, without torch; one file each, loaded when it is made.
 
-A model (protocol.py) is named by `model.name` of a run, its settings stand in `model.arguments`. Models of histories
-get tables whose rows are not pooled (settings.py), the others pooled ones (pooled_settings.py).
+A model (protocol.py) is named by `model.name` of a run, and its settings are in `model.arguments`. Models of histories
+get tables that are not pooled (settings.py), other models get pooled tables (pooled_settings.py).
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ register(MODEL, "wide_deep", "recsmith.training.models.wide_deep:WideDeep")
 
 
 def model_settings(name: str, arguments: Mapping[str, Any] | None) -> SequenceSettings | PooledSettings | None:
-    """The settings of a model of this folder, as a run has them; None of other models.
+    """The settings of a named model in a run; None for other models.
 
     Raises:
         UsageError: a setting is unknown, of a wrong type or out of range.

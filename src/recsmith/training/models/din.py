@@ -1,6 +1,6 @@
-"""DIN: the events of a history added up, each weighted by how it fits the target; then layers like any other model's.
+"""DIN: a history's events are summed, each weighted by how well it fits the target; then layers as in other models.
 
-B samples, T events of all, D columns, L labels
+B samples, T events of all samples, D columns, L labels
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from recsmith.training.models.tables import events_of
 
 
 class DIN(nn.Module):
-    """Logits of a target after a history (B, L)."""
+    """Logits for a target, given a history (B, L)."""
 
     settings_noun = DINSettings
 
@@ -36,7 +36,7 @@ class DIN(nn.Module):
 
 
 class DINBody(nn.Module):
-    """All of the model but its tables. others: columns of pooled tables and dense values."""
+    """The model without its tables. others: number of columns of pooled tables and dense values."""
 
     def __init__(self, settings: DINSettings, width: int, others: int, labels: int) -> None:
         super().__init__()

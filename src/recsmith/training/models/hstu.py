@@ -1,9 +1,9 @@
-"""HSTU: layers of pointwise attention over a history, with gates and a bias by place and time (arXiv 2402.17152).
+"""HSTU: layers of pointwise attention over a history, with gates and a bias by position and time (arXiv 2402.17152).
 
-A layer, of x (T, D): u, v, q, k = silu(norm(x) W); a = silu(q k' + bias) v / n; x + norm(a) u W'. What attends is what
-came before; n is the largest number of positions.
+A layer, of x (T, D): u, v, q, k = silu(norm(x) W); a = silu(q k' + bias) v / n; x + norm(a) u W'. Each position attends
+to earlier positions and itself; n is the largest number of positions.
 
-B samples, T positions of all, D columns, L labels, G samples of one length, n positions of each, H heads
+B samples, T positions of all samples, D columns, L labels, G samples of one length, n positions of each, H heads
 """
 
 import math
@@ -32,13 +32,13 @@ from recsmith.training.models.jagged import (
 from recsmith.training.models.settings import HSTUSettings
 from recsmith.training.models.tables import carried, events_of
 
-BUCKET = 0.301  # of the natural logarithm of seconds, as the authors have it
-STD = 0.02  # of weights at the start, as the authors have it
+BUCKET = 0.301  # bucket width, in natural logarithm of seconds, as in the authors' code
+STD = 0.02  # standard deviation of initial weights, as in the authors' code
 EPSILON = 1e-6
 
 
 class HSTU(nn.Module):
-    """Logits of a target after a history (B, L)."""
+    """Logits for a target, given a history (B, L)."""
 
     settings_noun = HSTUSettings
 
@@ -57,13 +57,13 @@ class HSTU(nn.Module):
         return self.body(self.sequences(sparse_features), self.carried(sparse_features))
 
     def encode(self, sparse_features: Any) -> torch.Tensor:
-        """The vectors of users (B, D), whose products with rows of a table score items; of score: dot."""
+        """User vectors (B, D), whose products with a table's rows score items; for score: dot."""
         rows, numbers = self.sequences(sparse_features), self.carried(sparse_features)
         return self.body.encode(rows, numbers)
 
 
 class HSTUBody(nn.Module):
-    """All of the model but its tables."""
+    """The model without its tables."""
 
     def __init__(self, settings: HSTUSettings, width: int, labels: int) -> None:
         super().__init__()
@@ -86,12 +86,12 @@ class HSTUBody(nn.Module):
         return self.head(self.outputs(rows, numbers, target))
 
     def encode(self, rows: Mapping[str, Any], numbers: Mapping[str, Part]) -> torch.Tensor:
-        """The vectors of users (B, D)."""
+        """User vectors (B, D)."""
         users = self.outputs(rows, numbers, None)
         return users * math.sqrt(users.shape[1])
 
     def outputs(self, rows: Mapping[str, Any], numbers: Mapping[str, Part], target: Part | None) -> torch.Tensor:
-        """What the layers say of the last position of each sample (B, D), in length 1; zero without a position."""
+        """The layers' output at the last position of each sample (B, D), of length 1; zero without a position."""
         events, times = self.events(rows, numbers)
         context = [added(rows, [name]) for name in self.settings.context]
         for name, (_, lengths) in zip(self.settings.context, context, strict=True):
@@ -122,9 +122,9 @@ class HSTUBody(nn.Module):
         self, places: Layout, parts: Sequence[Part], times: torch.Tensor | None, numbers: Mapping[str, Part],
         appended: bool,
     ) -> list[torch.Tensor | None]:  # fmt: skip
-        """Of each group, the bucket of the time from each event to the one after another (G, n, n); None without times.
+        """Of each group, the bucket of the time from event j to the event after event i (G, n, n); None without times.
 
-        What comes after the last event is the target; where nobody knows its time, the event itself.
+        After the last event comes the target; if its time is unknown, the last event's own time counts.
         """
         if times is None:
             return [None for _ in places.groups]
@@ -155,10 +155,10 @@ class HSTUBody(nn.Module):
 
 
 def check_in_order(times: torch.Tensor, lengths: torch.Tensor, name: str | None) -> None:
-    """UsageError where the times of a history go back."""
+    """UsageError if the times of a history decrease."""
     back = times[1:] < times[:-1]
     ends = lengths.cumsum(0)
-    back[(ends[ends < len(times)] - 1).clamp(min=0)] = False  # from one sample to the next; nothing before the first
+    back[(ends[ends < len(times)] - 1).clamp(min=0)] = False  # times may decrease from one sample to the next
     if bool(back.any()):
         at = int(back.nonzero()[0])
         raise UsageError(
@@ -168,7 +168,7 @@ def check_in_order(times: torch.Tensor, lengths: torch.Tensor, name: str | None)
 
 
 def check_past(last: torch.Tensor, some: torch.Tensor, asked: torch.Tensor, known: torch.Tensor) -> None:
-    """UsageError where a history holds an event of later than its target: it would tell what is to be predicted."""
+    """UsageError if a history has an event later than its target, which would leak what is to be predicted."""
     leaks = some[known] & (last[known] > asked)
     if bool(leaks.any()):
         at = int(leaks.nonzero()[0])
@@ -179,7 +179,7 @@ def check_past(last: torch.Tensor, some: torch.Tensor, asked: torch.Tensor, know
 
 
 class HSTUBlock(nn.Module):
-    """A layer."""
+    """One layer."""
 
     def __init__(self, settings: HSTUSettings, width: int, positions: int) -> None:
         super().__init__()
@@ -188,13 +188,13 @@ class HSTUBlock(nn.Module):
         self.uvqk = nn.Parameter(torch.empty(width, 2 * heads * (self.keys + self.values)).normal_(std=STD))
         self.out = nn.Linear(heads * self.values, width)
         nn.init.xavier_uniform_(self.out.weight)
-        self.by_place = nn.Parameter(torch.empty(positions).normal_(std=STD))  # by how far ahead an event is
+        self.by_place = nn.Parameter(torch.empty(positions).normal_(std=STD))  # bias by the distance between positions
         self.by_time = nn.Parameter(torch.empty(settings.time_buckets + 1).normal_(std=STD)) if settings.times else None
 
     def forward(
         self, x: torch.Tensor, groups: Sequence[SameLength], buckets: Sequence[torch.Tensor | None]
     ) -> torch.Tensor:
-        """(T, D)."""
+        """The layer's output (T, D)."""
         normed = functional.layer_norm(x, x.shape[1:], eps=EPSILON)
         wide, narrow = self.heads * self.values, self.heads * self.keys
         u, v, q, k = functional.silu(normed @ self.uvqk).split([wide, wide, narrow, narrow], dim=1)
@@ -205,12 +205,12 @@ class HSTUBlock(nn.Module):
         return self.out(functional.dropout(gated, self.dropout, self.training)) + x
 
     def idle(self) -> torch.Tensor:
-        """A zero of the parameters that no position has used: DDP waits for the gradients of all."""
+        """A zero that depends on parameters no position has used: DDP waits for the gradients of all parameters."""
         used = [self.by_place, *([] if self.by_time is None else [self.by_time])]
         return 0 * torch.stack([each.sum() for each in used]).sum()
 
     def attend(self, bucket: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """What the positions of samples of one length see (G n, H columns). q, k, v: (G, n, H columns)."""
+        """Attention output for samples of one length (G n, H columns). q, k, v: (G, n, H columns)."""
         samples, length = q.shape[:2]
         queries, keys, values = (each.view(samples, length, self.heads, -1).transpose(1, 2) for each in (q, k, v))
         places = torch.arange(length, device=q.device)

@@ -1,8 +1,8 @@
-"""Histories of different lengths without padding: the positions of all samples one after the other.
+"""Histories of different lengths without padding: the positions of all samples are stored one after the other.
 
-Samples of one length lie side by side, so that each product of attention is one of matrices of their own size.
+Samples of one length are adjacent, so that each attention product multiplies matrices of the samples' own size.
 
-B samples, T positions of all of them, G samples of one length, n positions of each, D columns
+B samples, T positions of all samples, G samples of one length, n positions of each, D columns
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +20,20 @@ Part = tuple[torch.Tensor, torch.Tensor]  # values (n, ...), lengths (B,)
 
 
 class SameLength(NamedTuple):
-    """Samples of one length: the first of their positions, how many samples, and positions of each."""
+    """Samples of one length: the index of their first position, the number of samples, and the positions of each."""
 
     start: int
     samples: int
     length: int
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
-        """The values (T, ...) of these samples (G, n, ...); a view."""
+        """The values (T, ...) of these samples (G, n, ...), as a view."""
         rows = values[self.start : self.start + self.samples * self.length]
         return rows.view(self.samples, self.length, *values.shape[1:])
 
 
 def by_length(groups: Sequence[SameLength], *values: torch.Tensor) -> list[list[torch.Tensor]]:
-    """Each of the values (T, ...) for each group (G, n, ...); their gradients are put together once for all groups."""
+    """Each of the values (T, ...) for each group (G, n, ...); gradients are concatenated once for all groups."""
     sizes = [group.samples * group.length for group in groups]
     return [
         [part.view(group.samples, group.length, *part.shape[1:]) for group, part in zip(groups, parts, strict=True)]
@@ -42,11 +42,11 @@ def by_length(groups: Sequence[SameLength], *values: torch.Tensor) -> list[list[
 
 
 class Layout(NamedTuple):
-    """Where the positions of samples are: from short to long, those of equal length in their order.
+    """The order of positions: samples from short to long, those of equal length in their original order.
 
-    groups: samples of each length; none of samples without positions. order: where each position was (T,), with the
-    parts of all samples one after the other. place: of each position in its sample (T,). sample: of each position (T,).
-    last: the last position of each sample that has one. samples: those samples.
+    groups: samples of each length; samples without positions are in none. order: original index of each position (T,),
+    when the parts of all samples are concatenated. place: index of each position in its sample (T,). sample: sample of
+    each position (T,). last: the last position of each sample that has one. samples: those samples.
     """
 
     groups: list[SameLength]
@@ -57,18 +57,18 @@ class Layout(NamedTuple):
     samples: torch.Tensor
 
     def laid(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Values of the parts in this layout (T, ...)."""
+        """The values of concatenated parts in this layout (T, ...)."""
         return torch.cat(list(parts)).index_select(0, self.order)
 
 
 def layout(lengths: Sequence[torch.Tensor]) -> Layout:
-    """How parts of samples lie side by side. lengths: of each part (B,)."""
+    """The layout of samples that consist of parts. lengths: length of each part (B,)."""
     each = torch.stack([part.long() for part in lengths])  # (parts, B)
     total = each.sum(0)
     samples = torch.argsort(total, stable=True)
     ends = torch.empty_like(total)
     ends[samples] = total[samples].cumsum(0)
-    within = each.cumsum(0) - each + (ends - total)  # where each part of a sample begins
+    within = each.cumsum(0) - each + (ends - total)  # index at which each part of a sample begins
     flat = each.reshape(-1)
     starts = flat.cumsum(0) - flat
     positions = torch.arange(int(flat.sum()), device=flat.device)
@@ -88,7 +88,7 @@ def layout(lengths: Sequence[torch.Tensor]) -> Layout:
 
 
 def newest(part: Part, longest: int) -> Part:
-    """The last so many values of each sample."""
+    """The last `longest` values of each sample."""
     values, lengths = part
     kept = lengths.clamp(max=longest)
     if len(lengths) == 0 or int((lengths - kept).max()) == 0:
@@ -98,10 +98,10 @@ def newest(part: Part, longest: int) -> Part:
 
 
 def added(rows: Mapping[str, Any], names: Sequence[str]) -> Part:
-    """The vectors of features of the same events, added up.
+    """The sum of the vectors of several features of the same events.
 
     Raises:
-        UsageError: they have other numbers of events.
+        UsageError: the features have different numbers of events.
     """
     first = rows[names[0]]
     values, lengths = first.values(), first.lengths()
@@ -112,7 +112,7 @@ def added(rows: Mapping[str, Any], names: Sequence[str]) -> Part:
 
 
 def check_alike(name: str, lengths: torch.Tensor, other: str, others: torch.Tensor) -> None:
-    """UsageError where two features of the same events differ in how many a sample has."""
+    """UsageError if two features of the same events have different numbers of ids in a sample."""
     if not torch.equal(lengths, others):
         at = int((lengths != others).nonzero()[0])
         raise UsageError(
@@ -122,7 +122,7 @@ def check_alike(name: str, lengths: torch.Tensor, other: str, others: torch.Tens
 
 
 def check_single(name: str, lengths: torch.Tensor) -> None:
-    """UsageError where a sample has several of what there is one of."""
+    """UsageError if a sample has more than one id of a feature that allows only one."""
     if len(lengths) and int(lengths.max()) > 1:
         raise UsageError(f"a sample has {int(lengths.max())} ids of feature '{name}', and there is one of it; give one")
 
@@ -130,7 +130,7 @@ def check_single(name: str, lengths: torch.Tensor) -> None:
 def products(users: torch.Tensor, target: Part, name: str) -> torch.Tensor:
     """Logits of the targets of each sample (B, K): products of their rows with the user's vector; 0 without a target.
 
-    name: of their feature.
+    name: name of the targets' feature.
 
     Raises:
         UsageError: two samples have different numbers of targets.
@@ -148,32 +148,32 @@ def products(users: torch.Tensor, target: Part, name: str) -> torch.Tensor:
 
 
 def spread(rows: torch.Tensor, samples: torch.Tensor, count: int) -> torch.Tensor:
-    """Rows of some samples among all of them (B, ...), the others zero."""
+    """The rows of some samples, placed among all samples (B, ...); zero for all other samples."""
     return rows.new_zeros(count, *rows.shape[1:]).index_copy(0, samples, rows)
 
 
 class CarriedNumbers(nn.Module, TableModule):
-    """Numbers of features that are read and looked up nowhere, such as times: they cross no rank and no table."""
+    """Numeric features that are read without a table, such as times: they are not sent between ranks."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
         self.carried = tuple(names)
 
     def forward(self, features: Any) -> dict[str, Part]:
-        """(values, lengths) of each."""
+        """(values, lengths) of each feature."""
         if not self.carried:
             return {}
         found = features.to_dict()
         return {name: (found[name].values(), found[name].lengths()) for name in self.carried}
 
     def features(self) -> Features:
-        """Those features."""
+        """The numeric features."""
         return Features(self.carried)
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """None."""
+        """No tables."""
         return []
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """None of any table."""
+        """None, because there are no tables."""
         return None

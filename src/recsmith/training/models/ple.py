@@ -1,4 +1,4 @@
-"""PLE: experts of each label beside shared ones, in levels (Tang et al. 2020, RecSys, section 4).
+"""PLE: own experts for each label next to shared experts, in levels (Tang et al. 2020, RecSys, section 4).
 
 B samples, D columns, L labels
 """
@@ -37,7 +37,7 @@ class PLE(nn.Module):
 
 
 class ExpertLevel(nn.Module):
-    """Experts of each label, shared ones, and the gates above them. passes_on: whether another level follows."""
+    """Experts of each label, shared experts, and the gates above them. passes_on: whether another level follows."""
 
     def __init__(self, settings: PLESettings, columns: int, labels: int, *, passes_on: bool) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ExpertLevel(nn.Module):
         self.shared_gate = Gate(columns, every) if passes_on else None
 
     def forward(self, seen: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What each label sees next, and what shared experts do (L + 1 of (B, D)). seen: the same of this level."""
+        """The next inputs of each label, and of shared experts (L + 1 of (B, D)). seen: the inputs of this level."""
         shared = self.shared(seen[-1])
         own = [experts(x) for experts, x in zip(self.own, seen, strict=False)]
         found = [gate(x, [*mine, *shared]) for gate, x, mine in zip(self.gates, seen, own, strict=False)]

@@ -1,4 +1,4 @@
-"""Settings of the models of this folder that read pooled tables alone; without torch."""
+"""Settings of the models in this folder that read only pooled tables; without torch."""
 
 from collections.abc import Mapping
 
@@ -8,20 +8,22 @@ from recsmith.errors import check_rules, outside
 MOST_UNITS = 2**16
 MOST_EXPERTS = 2**10
 WHERE = "model.arguments"
-WIDE = "_wide"  # behind the name of a feature's table of weights, where a run names no tables
+WIDE = "_wide"  # suffix for a feature's table of weights, if the run names no tables
 
 
 def wrong_sizes(settings: object, names: tuple[str, ...]) -> list[str | None]:
-    """What is wrong with sizes of layers."""
+    """What is wrong with layer sizes; None for each that is right."""
     return [outside(f"{WHERE}.{name}", each, 1, MOST_UNITS) for name in names for each in getattr(settings, name)]
 
 
 @noun
 class MMoESettings:
-    """Of `mmoe`: experts that all labels share, and a gate of each label that mixes them (Ma et al. 2018, KDD).
+    """Settings of `mmoe`: experts that all labels share, and a gate for each label that mixes them.
 
-    experts: how many. expert: units of the layers of an expert. tower: units of the layers of a label, before its
-    logit. dropout: share of the inputs of towers left out in training.
+    experts: number of experts. expert: units of the layers of an expert. tower: units of the layers of a label, before
+    its logit. dropout: fraction of the inputs of towers dropped in training.
+
+    Source: Ma et al. 2018, KDD.
     """
 
     experts: int = 4
@@ -38,11 +40,11 @@ class MMoESettings:
 
 @noun
 class PLESettings:
-    """Of `ple`: experts of each label beside shared ones, in levels (Tang et al. 2020, RecSys).
+    """Settings of `ple`: own experts for each label next to shared experts, in levels (Tang et al. 2020, RecSys).
 
-    levels: of experts, one above the other. shared: experts of all labels in a level. own: experts of each label in a
-    level. expert: units of the layers of an expert. tower: units of the layers of a label, before its logit. dropout:
-    share of the inputs of towers left out in training.
+    levels: number of levels of experts, one above the other. shared: number of shared experts in a level. own: number
+    of experts of each label in a level. expert: units of the layers of an expert. tower: units of the layers of a
+    label, before its logit. dropout: fraction of the inputs of towers dropped in training.
     """
 
     levels: int = 2
@@ -61,19 +63,19 @@ class PLESettings:
 
 @noun
 class TwoTowerSettings:
-    """Of `two_tower`: a vector of the user and one of the item, whose product is the score (Yi et al. 2019, RecSys).
+    """Settings of `two_tower`: a user vector and an item vector, whose product is the score (Yi et al. 2019, RecSys).
 
-    user: features of the user and of the moment; dense columns go with them. item: features of the item, of which the
-    first one is its id, one a sample. layers: units of each tower; the last is how many columns the vectors have.
-    temperature: by which products of vectors of length 1 are divided. correct: subtract the logarithm of an item's
-    share of the samples seen so far, without which popular items, which are often among the others of a batch, score
-    too low.
+    user: features of the user and the context; this tower also reads dense columns. item: features of the item; the
+    first is its id, one for each sample. layers: units of each tower; the last number is the columns of the vectors.
+    temperature: divisor of the products of vectors of length 1. correct: whether the logarithm of an item's share of
+    the samples so far is subtracted; without it, popular items, which are often among a batch's other items, score too
+    low.
     """
 
     user: tuple[str, ...] = ("user",)
     item: tuple[str, ...] = ("item",)
     layers: tuple[int, ...] = (64, 32)
-    temperature: float = 0.1  # trade-off: lower ones look at the hardest items of a batch alone
+    temperature: float = 0.1  # trade-off: lower temperatures learn only from the hardest items of a batch
     correct: bool = True
 
     def __post_init__(self) -> None:
@@ -91,15 +93,15 @@ class TwoTowerSettings:
 
 @noun
 class WideDeepSettings:
-    """Of `wide_deep`: weights of ids that add up to a logit, beside layers over vectors of the same ids (Cheng 2016).
+    """Settings of `wide_deep`: weights of ids that add up to a logit, plus layers over vectors (Cheng et al. 2016).
 
-    wide: patterns of the names of tables of weights; all others are read by the layers. wide_columns: of the tables of
-    weights that are made where the run names no tables. layers: units of the deep part, before its logits. dropout:
-    share of its inputs left out in training.
+    wide: patterns of the names of tables of weights; the layers read all other tables. wide_columns: columns of the
+    tables of weights that are made if the run names no tables. layers: units of the deep part, before its logits.
+    dropout: fraction of the deep part's inputs dropped in training.
     """
 
     wide: tuple[str, ...] = (f"*{WIDE}",)
-    wide_columns: int = 4  # the least that tables can have
+    wide_columns: int = 4  # the fewest columns that tables can have
     layers: tuple[int, ...] = (64, 32)
     dropout: float = 0.0
 
@@ -118,7 +120,7 @@ def _empty(name: str, sizes: tuple[int, ...]) -> str | None:
 
 
 def wrong_dropout(value: float) -> str | None:
-    """What is wrong with a share of inputs that is left out."""
+    """What is wrong with a dropout fraction; None if nothing."""
     return None if 0 <= value < 1 else f"{WHERE}.dropout is {value}; it must be 0 or more and below 1"
 
 

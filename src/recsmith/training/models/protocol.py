@@ -1,11 +1,11 @@
-"""What a model is that runs name: a module that is made of its tables and says a logit for each label of a sample.
+"""The interface of a named model: a module that is made from its tables and returns a logit for each label of a sample.
 
     NamedModel(settings, sequences, tables, dense, labels)     # of a noun of settings.py or pooled_settings.py
     model(dense_features, sparse_features) -> logits (B, L)
 
-`sequences` is the torchrec.EmbeddingCollection of the tables whose rows are not pooled, `tables` the pooled ones, each
-None where there are none. Only the forward pass of the model itself meets them: TorchRec's pipelines follow it
-symbolically, so all that looks at numbers, such as lengths of histories, is in a module below it (`body`).
+`sequences` is the torchrec.EmbeddingCollection of the tables that are not pooled, `tables` the collection of the pooled
+tables, each None if there are none. Only the model's own forward pass may call them: TorchRec's pipelines trace it
+symbolically, so everything that reads numbers, such as lengths of histories, is in a submodule (`body`).
 
 B samples, L labels
 """
@@ -16,7 +16,7 @@ import torch
 
 
 class NamedModel(Protocol):
-    """A model of histories, or of pooled tables alone."""
+    """A model of histories, or of pooled tables only."""
 
     def __init__(self, settings: Any, sequences: Any, tables: Any, dense: int, labels: int) -> None: ...
 

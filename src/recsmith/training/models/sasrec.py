@@ -1,6 +1,6 @@
-"""SASRec: a transformer over a history, each event seeing those before it; its last vector scores the target.
+"""SASRec: a transformer over a history, where each event attends to earlier ones; its last vector scores the target.
 
-B samples, T positions of all, D columns, G samples of one length, n positions of each, H heads
+B samples, T positions of all samples, D columns, G samples of one length, n positions of each, H heads
 """
 
 import math
@@ -16,11 +16,11 @@ from recsmith.training.models.jagged import SameLength, added, by_length, layout
 from recsmith.training.models.settings import SASRecSettings
 from recsmith.training.models.tables import events_of
 
-EPSILON = 1e-8  # of the paper's norms
+EPSILON = 1e-8  # epsilon of the paper's norms
 
 
 class SASRec(nn.Module):
-    """Logits of a target after a history (B, 1)."""
+    """Logits for a target, given a history (B, 1)."""
 
     settings_noun = SASRecSettings
 
@@ -38,25 +38,25 @@ class SASRec(nn.Module):
         self.body = SASRecBody(settings, width)
 
     def forward(self, dense_features: torch.Tensor, sparse_features: Any) -> torch.Tensor:
-        """Logits of targets (B, 1); of K candidates a sample (B, K)."""
+        """Logits of targets (B, 1), or of K candidates for each sample (B, K)."""
         return self.body(self.sequences(sparse_features))
 
     def encode(self, sparse_features: Any) -> torch.Tensor:
-        """The vectors of users (B, D), whose products with rows of a table score items."""
+        """User vectors (B, D), whose products with a table's rows score items."""
         return self.body.encode(self.sequences(sparse_features))
 
 
 class Norm(nn.LayerNorm):
-    """PyTorch's, whose weights may be narrower than what they are given: a CPU mixes no two types there."""
+    """PyTorch's LayerNorm with weights converted to the input's type, because on a CPU it does not mix two types."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (the name that callers know)
-        """As wide as the input."""
+        """The normalized input, in the input's type."""
         weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
         return functional.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
 
 
 class SASRecBody(nn.Module):
-    """All of the model but its tables."""
+    """The model without its tables."""
 
     def __init__(self, settings: SASRecSettings, width: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class SASRecBody(nn.Module):
         return products(self.encode(rows), added(rows, self.settings.target), self.settings.target[0])
 
     def encode(self, rows: Mapping[str, Any]) -> torch.Tensor:
-        """The last vectors (B, D); zero without a history."""
+        """The vectors at the last positions (B, D); zero without a history."""
         names = events_of(self.settings)
         values, lengths = newest(added(rows, names), self.settings.longest)
         places = layout([lengths])
@@ -83,7 +83,7 @@ class SASRecBody(nn.Module):
 
 
 class SASRecBlock(nn.Module):
-    """A layer: attention, then two linear ones at each position."""
+    """One layer: attention, then two linear layers at each position."""
 
     def __init__(self, settings: SASRecSettings, width: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class SASRecBlock(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor, groups: Sequence[SameLength]) -> torch.Tensor:
-        """(T, D)."""
+        """The layer's output (T, D)."""
         normed = self.before(x)
         q, k, v = self.query(normed), self.key(x), self.value(x)
         attended = [self.attend(*each) for each in zip(*by_length(groups, q, k, v), strict=True)]
@@ -105,7 +105,7 @@ class SASRecBlock(nn.Module):
         return y + self.feed(y)
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """What the positions of samples of one length see (G n, D). q, k, v: (G, n, D)."""
+        """Attention output for samples of one length (G n, D). q, k, v: (G, n, D)."""
         samples, length = q.shape[:2]
         heads = [each.view(samples, length, self.heads, -1).transpose(1, 2) for each in (q, k, v)]
         dropout = self.dropout if self.training else 0.0

@@ -15,12 +15,12 @@ from recsmith.training.models.pooled_settings import (
     wrong_sizes,
 )
 
-MOST_POSITIONS = 2**16  # of a sample: the products of its attention alone would take 16 GiB a head
+MOST_POSITIONS = 2**16  # longest history; beyond it, attention products of one sample take over 16 GiB a head
 Score = Literal["target", "dot"]
 
 
 def _wrong_reads(settings: Any) -> list[str | None]:
-    """What is wrong with the features that a model's settings name, with how long histories are, and with dropout."""
+    """What is wrong with the features that a model's settings name, with the length of histories, or with dropout."""
     named = [*settings.history, *settings.target, *getattr(settings, "context", ())]
     named += [each for each in (settings.actions, getattr(settings, "times", None)) if each is not None]
     twin = next((name for name in named if named.count(name) > 1), None)
@@ -38,16 +38,17 @@ def _wrong_reads(settings: Any) -> list[str | None]:
 
 @noun
 class HSTUSettings:
-    """Of `hstu`: pointwise attention with gates, by place and time (Zhai et al. 2024, arXiv 2402.17152).
+    """Settings of `hstu`: pointwise attention with gates, biased by position and time (arXiv 2402.17152).
 
-    history: features of a history's events, each with an id an event, oldest first; their vectors are added. target:
-    features of what is scored, one for each of `history`, in the same tables. actions: the feature of what was done at
-    each event. times: the feature of when, in whole seconds, an integer that is looked up nowhere. target_time: when
-    the target is scored. context: features of the user, each with one id, whose vectors come before the history.
-    longest: events of a history; older ones are left out. score: target appends the target to the history and gives a
-    logit for each label; dot scores it by its product with the user's vector. blocks: layers. heads: of attention.
-    attention_dim, linear_dim: of a head. time_buckets: of the logarithm of time between events. hidden: units of the
-    layer before the logits, where score is target. dropout: share of a layer's inputs left out in training.
+    history: features of a history's events, with one id for each event, oldest first; their vectors are added. target:
+    features of the scored item, one for each of `history`, in the same tables. actions: feature of the action at each
+    event. times: feature of the events' times, in whole seconds; an integer that no table looks up. target_time:
+    feature of the time at which the target is scored. context: features of the user, with one id each, whose vectors
+    come before the history. longest: most events of a history; older events are left out. score: target appends the
+    target to the history and gives a logit for each label; dot scores the target by its product with the user's vector.
+    blocks: number of layers. heads: number of attention heads. attention_dim, linear_dim: query/key and value columns
+    of a head. time_buckets: number of buckets of the logarithm of time between events. hidden: units of the layer
+    before the logits, if score is target. dropout: fraction of a layer's inputs dropped in training.
     """
 
     history: tuple[str, ...] = ("history",)
@@ -79,13 +80,13 @@ class HSTUSettings:
 
 @noun
 class SASRecSettings:
-    """Of `sasrec`: a transformer over the history, whose last vector scores the target (arXiv 1808.09781).
+    """Settings of `sasrec`: a transformer over the history, whose last vector scores the target (arXiv 1808.09781).
 
-    history: features of a history's events, each with an id an event, oldest first; their vectors are added. target:
-    features of what is scored, one for each of `history`, in the same tables. actions: the feature of what was done at
-    each event. longest: events of a history; older ones are left out. blocks: layers. heads: of attention; they share
-    the columns of a table. hidden: units of the layer between; none: as many as a table has columns. dropout: share of
-    a layer's inputs left out in training.
+    history: features of a history's events, with one id for each event, oldest first; their vectors are added. target:
+    features of the scored item, one for each of `history`, in the same tables. actions: feature of the action at each
+    event. longest: most events of a history; older events are left out. blocks: number of layers. heads: number of
+    attention heads, among which the columns of a table are divided. hidden: units of the feed-forward layer; none: as
+    many as a table has columns. dropout: fraction of a layer's inputs dropped in training.
     """
 
     history: tuple[str, ...] = ("history",)
@@ -107,13 +108,13 @@ class SASRecSettings:
 
 @noun
 class DINSettings:
-    """Of `din`: each event of the history weighted by how it fits the target (arXiv 1706.06978).
+    """Settings of `din`: each event of the history is weighted by how well it fits the target (arXiv 1706.06978).
 
-    history: features of a history's events, each with an id an event, oldest first. target: features of what is scored,
-    one for each of `history`, in the same tables. actions: the feature of what was done at each event, whose vector is
-    added. longest: events of a history; older ones are left out. attention: units of the layers that weigh an event.
-    top: of those before the logits, which also see other tables, pooled, and dense columns. dropout: share of the
-    inputs of top left out in training.
+    history: features of a history's events, with one id for each event, oldest first. target: features of the scored
+    item, one for each of `history`, in the same tables. actions: feature of the action at each event, whose vector is
+    added. longest: most events of a history; older events are left out. attention: units of the layers that compute an
+    event's weight. top: units of the layers before the logits, which also read other tables, pooled, and dense columns.
+    dropout: fraction of the inputs of top dropped in training.
     """
 
     history: tuple[str, ...] = ("history",)
@@ -138,7 +139,7 @@ SEQUENCE_MODELS: Mapping[str, type[SequenceSettings]] = {
 
 
 def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> SequenceSettings | None:
-    """The settings of a sequence model, as a run has them; None of other models.
+    """The settings of a sequence model in a run; None for other models.
 
     Raises:
         UsageError: a setting is unknown, of a wrong type or out of range.
@@ -148,7 +149,7 @@ def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> Sequenc
 
 
 def scores_candidates(settings: SequenceSettings | PooledSettings | None) -> bool:
-    """Whether a model scores several targets of a sample, by products with the vector of its user."""
+    """Whether a model scores several targets of a sample, by their products with the user's vector."""
     return isinstance(settings, SASRecSettings | TwoTowerSettings) or (
         isinstance(settings, HSTUSettings) and settings.score == "dot"
     )

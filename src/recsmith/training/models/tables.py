@@ -1,4 +1,4 @@
-"""Which tables a model of histories reads: those made for the data, and what is wrong with those of a run; no torch."""
+"""Which tables a history model reads: makes them for the data, and checks those that a run names; without torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
@@ -8,42 +8,42 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.models.settings import SequenceSettings
 
-POOLING = ("din",)  # models that read pooled tables and dense columns, too
+POOLING = ("din",)  # history models that also read pooled tables and dense columns
 
 
 class NamedTable(Protocol):
-    """A table of a run, as far as it is looked at here."""
+    """The fields of a run's table that are used here."""
 
     @property
     def name(self) -> str:
-        """Unlike any other."""
+        """Unique name of the table."""
         ...
 
     @property
     def pooling(self) -> str:
-        """Such as none."""
+        """Its pooling, such as none."""
         ...
 
     @property
     def features(self) -> tuple[str, ...]:
-        """That it looks up."""
+        """The features that it looks up."""
         ...
 
 
 def shared(settings: SequenceSettings) -> list[tuple[str, tuple[str, ...]]]:
-    """(table, features) of what a model looks up as sequences, where a run names no tables."""
+    """(table, features) that a model looks up as sequences, if a run names no tables."""
     found = [(target, (history, target)) for history, target in zip(settings.history, settings.target, strict=True)]
     single = [*((settings.actions,) if settings.actions else ()), *getattr(settings, "context", ())]
     return [*found, *((name, (name,)) for name in single)]
 
 
 def events_of(settings: SequenceSettings) -> list[str]:
-    """Features that say what each event of a history was, whose vectors are added."""
+    """Features of each event of a history, whose vectors are added."""
     return [*settings.history, *([settings.actions] if settings.actions else [])]
 
 
 def carried(settings: SequenceSettings) -> tuple[str, ...]:
-    """Features of numbers that a model reads and looks up nowhere: times."""
+    """Numeric features that a model reads without a table: times."""
     times = getattr(settings, "times", None), getattr(settings, "target_time", None)
     return tuple(each for each in times if each is not None)
 
@@ -51,10 +51,10 @@ def carried(settings: SequenceSettings) -> tuple[str, ...]:
 def sequence_tables(
     settings: SequenceSettings, sizes: Mapping[str, int | None], *, pools: bool
 ) -> list[tuple[str, tuple[str, ...], int, Literal["sum", "none"]]]:
-    """(name, features, rows, pooling) of the tables of a sequence model, where a run names none.
+    """(name, features, rows, pooling) of the tables of a sequence model, if a run names none.
 
-    sizes: ids of each feature of the data. pools: whether the model reads the data's other features, too, pooled: those
-    whose ids are counted, since the rest may be times.
+    sizes: number of ids of each feature of the data. pools: whether the model also reads the data's other features,
+    pooled; features whose ids are not counted are left out, because they may be times.
 
     Raises:
         UsageError: the data lacks a feature, or does not say how many ids it has.
@@ -83,10 +83,11 @@ def sequence_tables(
 
 
 def check_tables(name: str, settings: SequenceSettings, tables: Sequence[NamedTable], schema: DataSchema) -> None:
-    """Refuse tables and data that are not what a model of histories reads. name: of the model.
+    """Refuse tables and data that a history model cannot read. name: name of the model.
 
     Raises:
-        UsageError: a feature is looked up in no sequence table, times are looked up, or there is more than it reads.
+        UsageError: a feature is not looked up in a sequence table, times are looked up, or there are tables or columns
+            that the model does not read.
     """
     unpooled_last = sorted(tables, key=lambda table: table.pooling == "none")
     held = {feature: table for table in unpooled_last for feature in table.features}
@@ -117,7 +118,7 @@ def check_tables(name: str, settings: SequenceSettings, tables: Sequence[NamedTa
 
 
 def _check_once(name: str, settings: SequenceSettings, tables: Sequence[NamedTable]) -> None:
-    """Features that a model reads as sequences, each in one table of them."""
+    """UsageError if a feature that is read as a sequence is looked up in two sequence tables."""
     for feature in dict.fromkeys(feature for _, features in shared(settings) for feature in features):
         of = [table.name for table in tables if table.pooling == "none" and feature in table.features]
         if len(of) > 1:
@@ -128,7 +129,7 @@ def _check_once(name: str, settings: SequenceSettings, tables: Sequence[NamedTab
 
 
 def _check_shared(name: str, home: str, features: Sequence[str], held: Mapping[str, NamedTable]) -> None:
-    """Features that are looked up as sequences, all in one table."""
+    """UsageError unless features that are read as sequences are all in one sequence table."""
     for feature in features:
         table = held.get(feature)
         if table is None or table.pooling != "none":

@@ -1,8 +1,8 @@
-"""Two towers: vectors of users and items, learned by telling a user's item from the others of the batch.
+"""Two towers: user vectors and item vectors, trained to tell a user's item from the other items of the batch.
 
-The logit of item j for sample i is u_i v_j / temperature - log q_j, where q_j is the share of samples that have item j:
-it is among the others of a batch as often as that (Yi et al. 2019, RecSys, equations 3 and 4). Shares are counted as
-training goes. The batch is that of all ranks, so that losses are the same on any number of them.
+The logit of item j for sample i is u_i v_j / temperature - log q_j, where q_j is the share of samples with item j,
+because that is how often it is among the other items of a batch (Yi et al. 2019, RecSys, equations 3 and 4). Shares are
+counted during training. The batch is that of all ranks, so that losses do not depend on the number of ranks.
 
 B samples of this rank, R ranks, D columns, N = R B items of the batch
 """
@@ -23,7 +23,7 @@ from recsmith.training.tables.plain import outputs_of
 
 
 class TwoTower(nn.Module):
-    """Logits of a sample's own item and of the others of its batch (B, 1 + N) in training, else of its own (B,)."""
+    """In training, logits of a sample's own item and of the batch's items (B, 1 + N); otherwise of its own (B,)."""
 
     settings_noun = TwoTowerSettings
 
@@ -39,16 +39,16 @@ class TwoTower(nn.Module):
         return self.body(dense_features, self.tables(sparse_features), sparse_features)
 
     def users(self, dense_features: torch.Tensor, sparse_features: Any) -> torch.Tensor:
-        """Vectors of users (B, D), whose products with those of items are scores."""
+        """User vectors (B, D), whose products with item vectors are scores."""
         return self.body.users(dense_features, self.tables(sparse_features))
 
     def items(self, sparse_features: Any) -> torch.Tensor:
-        """Vectors of items (B, D)."""
+        """Item vectors (B, D)."""
         return self.body.items(self.tables(sparse_features))
 
 
 class TwoTowerBody(nn.Module):
-    """All of the model but its tables. counts: samples that had each item, of all ranks, since training began."""
+    """The model without its tables. counts: number of samples with each item, over all ranks, since training began."""
 
     counts: torch.Tensor
 
@@ -80,7 +80,7 @@ class TwoTowerBody(nn.Module):
         )
 
     def forward(self, dense_features: torch.Tensor, pooled: Any, sparse_features: Any) -> torch.Tensor:
-        """Logits of a sample's own item and of the batch's in training (B, 1 + N), else of its own (B,)."""
+        """In training, logits of a sample's own item and of the batch's items (B, 1 + N); otherwise of its own (B,)."""
         users, items = self.users(dense_features, pooled), self.items(pooled)
         if not (self.training and torch.is_grad_enabled()):
             return (users * items).sum(dim=1)
@@ -88,21 +88,21 @@ class TwoTowerBody(nn.Module):
         return self._among(users, *_of_all_ranks(items, ids))
 
     def users(self, dense_features: torch.Tensor, pooled: Any) -> torch.Tensor:
-        """Vectors of users (B, D), the temperature in them."""
+        """User vectors (B, D), already divided by the temperature."""
         told = torch.cat([dense_features, *self._vectors(pooled, self.settings.user)], dim=1)
         return nn.functional.normalize(self.user(told), dim=1) / self.settings.temperature
 
     def items(self, pooled: Any) -> torch.Tensor:
-        """Vectors of items (B, D), of length 1."""
+        """Item vectors (B, D), of length 1."""
         told = torch.cat(self._vectors(pooled, self.settings.item), dim=1)
         return nn.functional.normalize(self.item(told), dim=1)
 
     def _vectors(self, pooled: Any, features: tuple[str, ...]) -> list[torch.Tensor]:
-        """What all tables that look features up say of them, (B, D) each."""
+        """The vectors of features from all tables that look them up, (B, columns) each."""
         return [pooled[name] for feature in features for name in self.names[feature]]
 
     def _ids(self, sparse_features: Any) -> torch.Tensor:
-        """The id of each sample's item (B,); -1 of a place without a sample."""
+        """The id of each sample's item (B,); -1 for empty samples."""
         name = self.settings.item[0]
         if name not in sparse_features.keys():  # noqa: SIM118
             raise UsageError(
@@ -120,7 +120,7 @@ class TwoTowerBody(nn.Module):
         return ids
 
     def _among(self, users: torch.Tensor, items: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        """Logits (B, 1 + N) of the own item and of those of all ranks (N,) that are other ones."""
+        """Logits (B, 1 + N) of a sample's own item, and of all ranks' items (N,) that differ from it."""
         first = dist.get_rank() * len(users) if len(ids) > len(users) else 0
         mine = ids[first : first + len(users)]
         logits = users @ items.T  # (B, N)
@@ -134,16 +134,16 @@ class TwoTowerBody(nn.Module):
 
 
 def _of_all_ranks(items: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The vectors (N, D) and ids (N,) of the items of all ranks; those of this one where there are no others."""
+    """The vectors (N, D) and ids (N,) of all ranks' items; this rank's if there are no other ranks."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return items, ids
     parts = [torch.empty_like(ids) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, ids)
-    return torch.cat(collectives.all_gather(items)), torch.cat(parts)  # whose backward pass adds up all ranks
+    return torch.cat(collectives.all_gather(items)), torch.cat(parts)  # its backward pass sums over all ranks
 
 
 def _layers(sizes: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers with ReLU between two of them."""
+    """Linear layers with ReLU between them."""
     made: list[nn.Module] = []
     for before, after in pairwise(sizes):
         made += [nn.ReLU()] if made else []

@@ -1,6 +1,6 @@
-"""Wide and deep: weights of ids that add up to a logit, beside layers over vectors (Cheng et al. 2016, DLRS).
+"""Wide and deep: weights of ids that add up to a logit, plus layers over vectors (Cheng et al. 2016, DLRS).
 
-A feature may be looked up in a table of either kind, or in both: then its vectors are 'user@user' and 'user@user_wide'.
+A feature may be looked up in a table of either kind, or in both; its outputs are then 'user@user' and 'user@user_wide'.
 
 B samples, L labels
 """
@@ -33,7 +33,7 @@ class WideDeep(nn.Module):
 
 
 class WideDeepBody(nn.Module):
-    """All of the model but its tables."""
+    """The model without its tables."""
 
     def __init__(self, settings: WideDeepSettings, outputs: list[Output], dense: int, labels: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the layers of the models of histories compute, by which their step is predicted; without torch.
+"""The work of the layers of history models, from which their step is predicted; without torch.
 
 n positions of a sample: its context, its history and its target
 """
@@ -15,9 +15,9 @@ from recsmith.training.models.settings import DINSettings, SASRecSettings, Seque
 def layer_work(
     settings: SequenceSettings, width: int, *, lengths: Floats | Ints, others: int, labels: int
 ) -> HistoryWork:
-    """What the layers of a model compute for a sample, the mean of samples with histories of some lengths.
+    """The work of a model's layers for a sample: the mean over samples with histories of these lengths.
 
-    width: columns of its sequence tables. others: columns that `din` reads beside them.
+    width: columns of its sequence tables. others: columns that `din` also reads.
     """
     events = np.minimum(lengths, settings.longest).astype(np.float64)
     if isinstance(settings, DINSettings):

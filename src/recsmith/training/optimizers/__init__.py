@@ -1,7 +1,7 @@
-"""Optimizers: of dense layers (protocol.py), of tables, and how their learning rates change.
+"""Optimizers: of dense layers (protocol.py), of tables, and schedules of their learning rates.
 
-settings.py is what a run says of them; building.py makes them for a sharded model.
+settings.py is the run's section on them; building.py makes them for a sharded model.
 """
 
-KIND = "optimizer"  # of dense layers, beside those of torch.optim
-AUTO = "auto"  # a name that is decided before layers are trained
+KIND = "optimizer"  # kind of the registered optimizers of dense layers, in addition to torch.optim's
+AUTO = "auto"  # an optimizer name that is decided before layers are trained

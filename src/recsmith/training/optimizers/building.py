@@ -1,4 +1,4 @@
-"""Optimizers of a run: fused ones for sharded tables, plain twins for copied ones, any of torch's for the rest."""
+"""Makes the optimizers of a run: fused ones for sharded tables, unfused ones for copied tables, torch's for others."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,22 +27,23 @@ if TYPE_CHECKING:
 
 
 def fuse(parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: SparseOptimizer) -> None:
-    """Have the parameters of these tables updated in their backward pass, once they are sharded.
+    """Set tables' parameters to be updated in their backward pass once they are sharded.
 
-    TorchRec hands arguments on to FBGEMM as they are, which takes betas apart; torch's Adam would not take them so.
+    TorchRec passes arguments to FBGEMM unchanged, which takes beta1 and beta2 separately; torch's Adam would not accept
+    them in this form.
     """
     for own, group in by_optimizer(parameters, optimizer).items():
         made, kind = sparse_arguments(own), table_class(own.name)
         if "betas" in made:
             made["beta1"], made["beta2"] = made.pop("betas")
-            kind = FbgemmAdam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
+            kind = FbgemmAdam if kind is torch.optim.Adam else kind  # TorchRec's Adam class stands for FBGEMM's
         apply_optimizer_in_backward(kind, group, made)
 
 
 def by_optimizer(
     parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: SparseOptimizer
 ) -> dict[SparseOptimizer, list[nn.Parameter]]:
-    """The parameters of tables by their optimizers, each with its rate and settings, without its schedule."""
+    """The parameters of tables, grouped by their optimizers, each with its rate and settings, without its schedule."""
     found: dict[SparseOptimizer, list[nn.Parameter]] = {}
     for table, parameter in parameters:
         found.setdefault(replace(optimizer.of(table), schedule=()), []).append(parameter)
@@ -50,7 +51,7 @@ def by_optimizer(
 
 
 def copied_optimizer(parameters: Mapping[str, nn.Parameter], optimizer: SparseOptimizer) -> KeyedOptimizer:
-    """The optimizer of tables that every rank has a copy of, one class for each of their optimizers' names."""
+    """The optimizer of tables that every rank has a copy of: one class for each optimizer name among them."""
     names = {id(each): name for name, each in parameters.items()}
     groups: dict[str, list[tuple[SparseOptimizer, list[nn.Parameter]]]] = {}
     for own, group in by_optimizer(((table_of(name), each) for name, each in parameters.items()), optimizer).items():
@@ -66,7 +67,7 @@ def copied_optimizer(parameters: Mapping[str, nn.Parameter], optimizer: SparseOp
 
 
 def table_class(name: str) -> type[torch.optim.Optimizer]:
-    """The class without fusion of an optimizer of tables."""
+    """The unfused class of a table optimizer."""
     return cast(type[torch.optim.Optimizer], load(OPTIMIZERS[name].torch_class))
 
 
@@ -89,8 +90,8 @@ def combined_optimizer(
 ) -> CombinedOptimizer:  # fmt: skip
     """One optimizer of three: `sparse` (fused), `copied` (tables with a copy on every rank) and `dense`.
 
-    Each follows the same schedule of learning rates from its own. across: dense parameters that other ranks have others
-    in place of, and the groups over which a norm of gradients sums them all.
+    Each follows the schedule of its learning rates. across: dense parameters for which other ranks have different ones,
+    and the groups over which a gradient norm must sum them.
     """
     sparse, plain = optimizers.sparse, optimizers.dense
     parts: list[Any] = [("sparse", scheduled(fused, "sparse", optimizers))] if fused.params else []
@@ -104,14 +105,14 @@ def combined_optimizer(
             )
         parts.append(("dense", scheduled(made, "dense", optimizers)))
     made = CombinedOptimizer(parts)
-    made.save_param_groups(False)  # learning rates follow from the run and the step
+    made.save_param_groups(False)  # learning rates follow from the run and the step, so they are not saved
     return made
 
 
 def scheduled(
     optimizer: KeyedOptimizer, group: Literal["sparse", "dense"], optimizers: RunOptimizers
 ) -> KeyedOptimizer:
-    """The optimizer with its schedule, or with warm-up and decay; itself where the run has none of them."""
+    """The optimizer with its schedule, or with warm-up and decay; unchanged if the run has neither."""
     given = getattr(optimizers, group)
     if given.schedule:
         rates = Rates(given.learning_rate, given.schedule, f"optimizers.{group}.schedule")
@@ -121,7 +122,7 @@ def scheduled(
 
 
 def set_schedule(optimizer: CombinedOptimizer, step: int) -> None:
-    """Have learning rates be those after so many steps; TorchRec forgets how far those of fused optimizers are."""
+    """Set learning rates to those after `step` steps; TorchRec does not save the schedules of fused optimizers."""
     for _, part in optimizer.optimizers:
         if isinstance(part, ScheduledOptimizer):
             part.go_to(step)
@@ -132,7 +133,7 @@ def set_schedule(optimizer: CombinedOptimizer, step: int) -> None:
 
 
 def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
-    """Stages of the learning rate, each ending at step `max_iters`."""
+    """Stages of warm-up and decay, each ending at step `max_iters`."""
     warm, decay = optimizers.warmup_steps, optimizers.decay_steps
     made: list[WarmupStage] = []
     if warm:
@@ -148,7 +149,7 @@ def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
 
 
 def dense_state(run: "Run", shapes: Shapes, ranks: int) -> DenseState:
-    """What the optimizer of a run's dense layers keeps, or the step that trains them itself."""
+    """The state that the optimizer of a run's dense layers keeps, or that the step keeps if it trains them itself."""
     optimizer = run.optimizers.dense
     if trains_layers(run):
         kept = first_of(each.layer_state(run, numbers_of(shapes)) for each in systems()) or 0
@@ -162,13 +163,13 @@ def dense_state(run: "Run", shapes: Shapes, ranks: int) -> DenseState:
     return DenseState(ranks=(kept,) * ranks, saved=kept, unknown=unknown)
 
 
-SIDE = 8  # rows and columns of the weight that is asked for its state
+SIDE = 8  # rows and columns of the test weight whose state is measured
 
 
 def state_bytes(optimizer: DenseOptimizer) -> float:
-    """Bytes that an optimizer keeps for each number of dense layers, as one step on a small weight shows it.
+    """Bytes of state that an optimizer keeps for each dense weight, measured with one step on a small weight.
 
-    Of one whose state follows from the shapes, and of those of yours: Adam's.
+    Adam's bytes are returned for an optimizer whose state depends on shapes, and for one of yours.
     """
     if hasattr(dense_class(optimizer.name), "state_of_ranks") or ":" in optimizer.name:
         return state_bytes(DenseOptimizer())

@@ -1,4 +1,4 @@
-"""The optimizer of dense layers: of torch.optim, registered, or of yours. Needs torch alone."""
+"""The optimizer of dense layers: one of torch.optim, a registered one, or yours. Needs only torch."""
 
 from typing import Any, cast
 
@@ -16,14 +16,14 @@ LEFT_OUT = {
     "LBFGS": "its step wants a function that computes the loss again; docs/optimizers.md has such steps",
     "SparseAdam": "it wants sparse gradients, and those of dense layers are dense; use adam",
     "Muon": "it takes matrices alone, and layers have biases; docs/optimizers.md has one of matrices that takes both",
-}  # of torch.optim
+}  # classes of torch.optim that cannot be used, and why
 
 
 def dense_class(name: str) -> DenseOptimizerClass:
-    """The optimizer of dense layers of a name: registered, of torch.optim in any case, or 'module:Class'.
+    """The class of a dense optimizer: a registered one, one of torch.optim in upper or lower case, or 'module:Class'.
 
     Raises:
-        UsageError: none is called so; the nearest name is said. Or it is one that cannot train dense layers.
+        UsageError: there is no such class; the nearest name is suggested. Or it is one that cannot train dense layers.
     """
     every = {each.lower(): each for each in torch.optim.__all__ if each[0].isupper()}
     if ":" in name or name in known(KIND):
@@ -41,32 +41,32 @@ def dense_class(name: str) -> DenseOptimizerClass:
 
 
 def dense_optimizer(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
-    """The optimizer of these parameters; UsageError where nothing is called so, or it does not take the arguments."""
+    """The optimizer of these parameters; UsageError if there is no such class, or it refuses the arguments."""
     name = optimizer.name
     try:
         return dense_class(name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
     except UsageError:
         raise
-    except Exception as error:  # whatever a class of torch's, or of yours, says of arguments that it does not take
+    except Exception as error:  # whatever error a class of torch's, or of yours, raises for wrong arguments
         raise UsageError(f"optimizers.dense: {name} {_refused(optimizer, error)}") from None
 
 
 def prepare_weights(parameters: list[Any], optimizer: DenseOptimizer) -> None:
-    """Keep weights as an optimizer wants them that has `prepare(parameters, arguments)`, before layers are sharded."""
+    """Let an optimizer with `prepare(parameters, arguments)` change how weights are stored, before sharding."""
     prepare = getattr(dense_class(optimizer.name), "prepare", None)
     if prepare is not None:
         prepare(parameters, optimizer.arguments or {})
 
 
 def joined_weights(optimizer: Any) -> dict[str, torch.Tensor]:
-    """The weights in fp32, by name, of dense layers whose optimizer keeps them in another form (`joined`)."""
+    """The fp32 weights, by name, of dense layers whose optimizer stores them in another form (`joined`)."""
     if (inner := inner_optimizer(optimizer, "joined")) is None:
         return {}
     return {name: inner.joined(each) for name, each in dict(optimizer.optimizers)["dense"].params.items()}
 
 
 def inner_optimizer(optimizer: Any, has: str) -> Any:
-    """The optimizer of a job's dense layers below warm-up and clipping, where it has an attribute; else None."""
+    """The optimizer of a job's dense layers inside warm-up and clipping, if it has the attribute `has`; else None."""
     inner: Any = dict(optimizer.optimizers).get("dense") if optimizer is not None else None
     while inner is not None and not hasattr(inner, has):
         inner = getattr(inner, "_optimizer", None)
@@ -74,10 +74,10 @@ def inner_optimizer(optimizer: Any, has: str) -> Any:
 
 
 def check_dense_optimizer(optimizer: DenseOptimizer) -> None:
-    """Make the optimizer, and take a step of zeros with it, as jobs do before they train.
+    """Make the optimizer and take a step with zero gradients, as jobs do before they train.
 
     Raises:
-        UsageError: it does not take its arguments, or its step wants what dense layers do not have: a closure, sparse
+        UsageError: it refuses its arguments, or its step needs what dense layers do not have: a closure, sparse
             gradients, layers of one shape.
     """
     layers = [torch.nn.Parameter(torch.zeros(2, 2)), torch.nn.Parameter(torch.zeros(2))]

@@ -1,16 +1,18 @@
-"""What an optimizer of dense layers is: a class as those of torch.optim, made of parameters, `lr` and its arguments.
+"""The interface of an optimizer of dense layers: like a class of torch.optim, made from parameters, `lr` and arguments.
 
     class SignDescent(torch.optim.Optimizer):         # optimizers: {dense: {name: my_optimizers:SignDescent}}
         def __init__(self, params, lr, *, momentum=0.9): ...
 
-What a checkpoint and a resumed job ask of it beside that:
+Checkpoints and resumed jobs also require:
 
-- What it keeps of a parameter lies in `self.state[parameter]`, as tensors by name, the same names for each parameter.
-- Its first step makes all state. TorchRec's `init_state` takes such a step with gradients of zero before a checkpoint
-  is loaded, and before anything is trained one backward pass of zeros has settled the order of sums: neither counts.
-- It changes parameters by their gradients and its state alone, so that ranks with equal gradients stay equal.
+- What it keeps of a parameter is in `self.state[parameter]`, as tensors by name, with the same names for each
+parameter.
+- Its first step creates all state. TorchRec's `init_state` takes such a step with gradients of zero before a checkpoint
+  is loaded, and before training a backward pass of zeros fixes the order of sums: neither counts as a step.
+- It changes parameters only by their gradients and its state, so that ranks with equal gradients stay equal.
 
-The optimizers of tables are not free: FBGEMM fuses them into its backward kernels (recsmith.workloads.OPTIMIZERS).
+The optimizers of tables cannot be chosen freely: FBGEMM fuses them into its backward kernels
+(recsmith.workloads.OPTIMIZERS).
 """
 
 from typing import Any, Protocol
@@ -22,5 +24,5 @@ class DenseOptimizerClass(Protocol):
     """Makes the optimizer of the dense layers' parameters."""
 
     def __call__(self, params: Any, *, lr: float, **arguments: Any) -> torch.optim.Optimizer:
-        """params: parameters, or groups of them. lr: the learning rate before warm-up and decay. arguments: its own."""
+        """The optimizer of parameters, or groups of them. lr: rate before warm-up and decay. arguments: its own."""
         ...

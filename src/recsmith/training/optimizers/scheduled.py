@@ -9,22 +9,22 @@ from recsmith.training.optimizers.schedules import Rates
 
 
 class ScheduledOptimizer(OptimizerWrapper):
-    """An optimizer whose learning rate is that of its step, times the share of the first one that a group has."""
+    """An optimizer whose learning rate follows the schedule; each group keeps its initial ratio to that rate."""
 
     def __init__(self, optimizer: KeyedOptimizer, rates: Rates) -> None:
         super().__init__(optimizer)
         self.rates, groups = rates, cast(Any, self.param_groups)
         shares = [float(group["lr"]) / rates.given for group in groups]
-        self.shares = [1.0 if math.isclose(each, 1.0, rel_tol=1e-6) else each for each in shares]  # FBGEMM has fp32
+        self.shares = [1.0 if math.isclose(each, 1.0, rel_tol=1e-6) else each for each in shares]  # FBGEMM: fp32
         self.go_to(0)
 
     def go_to(self, step: int) -> None:
-        """Have so many steps behind it."""
+        """Continue as if `step` steps were done."""
         self.count = step
         for group, share in zip(cast(Any, self.param_groups), self.shares, strict=True):
             group["lr"] = self.rates.at(step) * share
 
     def step(self, closure: Any = None) -> None:
-        """A step; fused optimizers of tables, which took theirs in the backward pass, are told the rate of the next."""
+        """Take a step, then set the next rate; fused table optimizers have already updated in the backward pass."""
         super().step(closure)
         self.go_to(self.count + 1)

@@ -1,6 +1,6 @@
-"""Learning rates by the schedulers of torch.optim.lr_scheduler: which follow from the run and the step alone.
+"""Learning rates from the schedulers of torch.optim.lr_scheduler; they depend only on the run and the step.
 
-Needs torch alone: a run is checked before anything imports TorchRec.
+Needs only torch: a run is checked before anything imports TorchRec.
 """
 
 import inspect
@@ -24,14 +24,14 @@ LEFT_OUT = {
     "MultiplicativeLR": "it wants a function; a system of yours may set rates (docs/extending.md)",
     "SWALR": "it is for averaged weights, of which a run keeps none",
 }  # fmt: skip
-CHECKED = 10_000  # steps of a schedule that are looked at before a run starts
+CHECKED = 10_000  # steps of a schedule that are checked before a run starts
 
 
 class Rates:
-    """The learning rate of each step. where: the stages stand in a run, for errors.
+    """The learning rate of each step. where: path of the stages in the run, for errors.
 
     Raises:
-        UsageError: no scheduler is called so, or it does not take its settings.
+        UsageError: there is no such scheduler, or it refuses its settings.
     """
 
     def __init__(self, rate: float, stages: Sequence[Stage], where: str) -> None:
@@ -49,7 +49,7 @@ class Rates:
         self._known = array("d", [self._now()])
 
     def at(self, step: int) -> float:
-        """Of the step after so many; UsageError where a scheduler ends before."""
+        """The rate after `step` steps; UsageError if a scheduler ends before that."""
         while len(self._known) <= step:
             try:
                 self._plain.step()
@@ -67,10 +67,10 @@ class Rates:
 
 
 def check_schedules(optimizers: RunOptimizers, steps: int | None) -> None:
-    """Make the schedules of a run, and ask for their rates, as jobs do before they train. steps: of the run.
+    """Make the schedules of a run and compute their rates, as jobs do before they train. steps: steps of the run.
 
     Raises:
-        UsageError: a scheduler is unknown, does not take its settings, or ends before the run does.
+        UsageError: a scheduler is unknown, refuses its settings, or ends before the run does.
     """
     for name in ("sparse", "dense"):
         given = getattr(optimizers, name)
@@ -84,7 +84,7 @@ def _settings(stage: Stage) -> dict[str, Any]:
 
 
 def _scheduler_of(stage: Stage, where: str) -> Any:
-    """The class of a name, in any case."""
+    """The scheduler class of a name, in upper or lower case."""
     every = {
         name.lower(): name for name, each in vars(lr_scheduler).items()
         if inspect.isclass(each) and issubclass(each, lr_scheduler.LRScheduler) and not name.startswith("_")

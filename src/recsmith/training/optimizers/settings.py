@@ -1,4 +1,4 @@
-"""Optimizers as a run file names them, and how their learning rates change; optimizers.py makes them."""
+"""The optimizers that a run file names, and schedules of their learning rates; building.py makes them."""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -10,11 +10,11 @@ from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 from recsmith.workloads.patterns import fits
 
 Stage = dict[str, Any]
-NUMBERS = ("eps", "weight_decay", "beta1", "beta2")  # of an optimizer of tables
+NUMBERS = ("eps", "weight_decay", "beta1", "beta2")  # numeric settings of a table optimizer
 
 
 def wrong_schedule(where: str, stages: tuple[Stage, ...]) -> Iterator[str]:
-    """What is wrong with the stages of a schedule, before their schedulers are asked."""
+    """What is wrong with the stages of a schedule, as far as it can be seen without making their schedulers."""
     for at, stage in enumerate(stages):
         if not isinstance(stage.get("name"), str):
             yield f"{where}[{at}] has no `name`; give one of torch.optim.lr_scheduler, such as CosineAnnealingLR"
@@ -27,17 +27,18 @@ def wrong_schedule(where: str, stages: tuple[Stage, ...]) -> Iterator[str]:
 
 
 def positive(name: str, value: float) -> str | None:
-    """A rule of nouns: None where a number is above 0, elsewhere what is wrong."""
+    """A rule of nouns: None if a number is above 0, otherwise what is wrong."""
     return None if value > 0 else f"{name} is {value}; it must be above 0"
 
 
 @noun
 class OptimizerRule:
-    """The optimizer of some tables, or its settings, in place of those of all.
+    """The optimizer of some tables, or some of its settings, instead of those of all tables.
 
-    tables: a name, or a pattern such as 'item*'; of several that fit, the first one counts. name: of another optimizer,
-    whose other settings are then its own defaults; none: that of all. learning_rate: theirs; a schedule scales it as
-    that of the others. eps, weight_decay, beta1, beta2: theirs.
+    tables: a table's name, or a pattern such as 'item*'; the first rule that matches a table counts. name: another
+    optimizer, whose other settings then have its own defaults; none: the optimizer of all tables. learning_rate: their
+    learning rate; a schedule scales it in the same proportion as the others. eps, weight_decay, beta1, beta2: their
+    settings.
     """
 
     tables: str
@@ -59,13 +60,14 @@ class OptimizerRule:
 
 @noun
 class SparseOptimizer:
-    """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
+    """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch are updated once.
 
-    name: sgd, adagrad, rowwise_adagrad, or, on GPUs alone, adam, lamb, partial_rowwise_adam. learning_rate: before
-    warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: of adam, lamb and partial_rowwise_adam, by
-    which rows that are looked up shrink, as in torch.optim.AdamW. One that an optimizer does not have is refused,
-    unless it has its default. schedule: of the learning rate, by schedulers of torch.optim.lr_scheduler that follow
-    each other (docs/optimizers.md). tables: optimizers, rates and settings of some tables, by their names.
+    name: sgd, adagrad, rowwise_adagrad, or, only on GPUs, adam, lamb, partial_rowwise_adam. learning_rate: the rate
+    before warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: decay of the rows that are looked up,
+    as in torch.optim.AdamW, for adam, lamb and partial_rowwise_adam. A setting that an optimizer does not have is
+    refused unless it has its default value. schedule: schedule of the learning rate: a list of schedulers of
+    torch.optim.lr_scheduler, one after the other (docs/optimizers.md). tables: optimizers, learning rates and settings
+    of some tables, by name.
     """
 
     name: OptimizerName = "rowwise_adagrad"
@@ -78,13 +80,13 @@ class SparseOptimizer:
     tables: tuple[OptimizerRule, ...] = ()
 
     def of(self, table: str | None) -> "SparseOptimizer":
-        """The optimizer of a table: without rules, and its learning rate before its schedule."""
+        """The optimizer of one table, without `tables` rules, and with its learning rate before the schedule."""
         fit = (each for each in self.tables if table is not None and fits(each.tables, table))
         return self._under(next(fit, None))
 
     @property
     def names(self) -> tuple[OptimizerName, ...]:
-        """The optimizers that its tables may have, each once; its own first, where a rule for all leaves any to it."""
+        """The optimizers that tables may have, each once; the default comes first, unless a rule covers all tables."""
         own = () if any(each.tables == "*" for each in self.tables) else (self.name,)
         return tuple(dict.fromkeys((*own, *(each.name or self.name for each in self.tables))))
 
@@ -124,9 +126,9 @@ class SparseOptimizer:
 class DenseOptimizer:
     """The optimizer of all other parameters.
 
-    name: a class of torch.optim in any case, another component (docs/optimizers.md, docs/precision.md), or
-    'module:Class'. learning_rate: before warm-up and decay. arguments: of that class, beside learning_rate. clip_norm:
-    gradients are scaled down to this norm. schedule: of the learning rate, as of the tables.
+    name: a class of torch.optim in upper or lower case, another component (docs/optimizers.md, docs/precision.md), or
+    'module:Class'. learning_rate: the rate before warm-up and decay. arguments: other arguments of that class.
+    clip_norm: gradients are scaled down to at most this norm. schedule: schedule of the learning rate, as for tables.
     """
 
     name: str = "adam"
@@ -145,10 +147,10 @@ class DenseOptimizer:
 
 @noun
 class DenseState:
-    """Bytes that dense layers' optimizer keeps: on each rank (W,), and once in a checkpoint.
+    """Bytes of optimizer state of dense layers: on each rank (W,), and in total in a checkpoint.
 
-    divided: whether ranks share it among themselves. unknown: the optimizer's name, where nothing tells its state, and
-    that of Adam is counted.
+    divided: whether ranks share the state among themselves. unknown: the optimizer's name, if its state is not known,
+    so that Adam's is counted.
     """
 
     ranks: tuple[int, ...]
@@ -158,7 +160,7 @@ class DenseState:
 
     @property
     def note(self) -> str:
-        """What is not known, as a sentence; '' for nothing."""
+        """A sentence about what is not known; '' if everything is known."""
         if not self.unknown:
             return ""
         return f"what optimizers.dense {self.unknown} keeps of a weight is not known; as much as Adam keeps is counted"
@@ -166,10 +168,11 @@ class DenseState:
 
 @noun
 class RunOptimizers:
-    """Optimizers, and how their learning rates change: a linear rise over warmup_steps, then constant.
+    """Optimizers, and their learning rates: a linear rise over warmup_steps, then constant.
 
-    sparse: of embedding tables. dense: of all other parameters. warmup_steps: of the rise. decay_start: step from which
-    they fall, linearly, to 0; none: the end of the warm-up. decay_steps: of the fall; none: they stay.
+    sparse: optimizer of embedding tables. dense: optimizer of all other parameters. warmup_steps: steps of the rise.
+    decay_start: step from which learning rates fall linearly to 0; none: the end of the warm-up. decay_steps: steps of
+    the fall; none: they stay constant.
     """
 
     sparse: SparseOptimizer = SparseOptimizer()

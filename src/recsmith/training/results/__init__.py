@@ -1,1 +1,1 @@
-"""What becomes of a trained model: scores on other data, predictions in one process, copies, runs side by side."""
+"""What can be done with a trained model: scores on other data, predictions in one process, copies, comparisons."""

@@ -1,4 +1,4 @@
-"""A stream learned in several ways, each from the same seeds: what each of these arms lost, and which one pays."""
+"""A stream that is learned in several ways ("arms") with the same seeds: the loss of each arm, and which one pays."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -10,9 +10,9 @@ from recsmith.scoring.scores import mean_within
 
 @noun
 class PeriodLoss:
-    """A period, scored by a model that has trained on all before it but the newest `ahead` - 1 of these.
+    """A period, scored by a model that has trained on all periods before it except the newest `ahead` - 1.
 
-    ne: null where all labels of the period are equal.
+    ne: None if all labels of the period are equal.
     """
 
     period: int
@@ -23,7 +23,7 @@ class PeriodLoss:
 
 @noun
 class Replayed:
-    """A stream that was learned once by an arm. cpu_s: what learning it took on rank 0, scores left out."""
+    """One pass of an arm over a stream. cpu_s: CPU seconds of training on rank 0, without scoring."""
 
     arm: str
     seed: int
@@ -31,17 +31,17 @@ class Replayed:
     cpu_s: float
 
 
-Losses = dict[int, list[float]]  # of periods, by seed
+Losses = dict[int, list[float]]  # losses of periods, by seed
 
 
 @noun
 class ArmRow:
     """An arm over all seeds.
 
-    ne: mean over periods and seeds, of the next period. worse: mean of its log loss above that of the best arm, by
-    period and seed, and half of the 95 % interval over seeds (over periods, where there is one seed). cost: CPU seconds
-    beside those of incremental. late: NE by how many periods after the newest trained one are scored, all of the same
-    periods.
+    ne: mean NE of the next period, over periods and seeds. worse: mean difference of its log loss from the best arm's,
+    by period and seed, with half of the 95 % interval over seeds (over periods, if there is one seed). cost: CPU
+    seconds relative to incremental. late: NE by how many periods after the newest trained one are scored, all on the
+    same periods.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ArmRow:
 
 @noun
 class OnlineResult:
-    """What a replay found: its arms, the one that pays and why, and all losses."""
+    """The result of a replay: its arms, the one that pays and why, and all losses."""
 
     rows: tuple[ArmRow, ...]
     chosen: str
@@ -74,7 +74,7 @@ class OnlineResult:
 
 
 def judged(replays: Sequence[Replayed], first: int) -> OnlineResult:
-    """The arms of some replays by their losses from a period on, and the one that pays."""
+    """The arms of replays by their losses from period `first` on, and the one that pays."""
     last = max(loss.period for each in replays for loss in each.losses)
     rows = rows_of(replays, range(first, last + 1))
     name, because = chosen(rows)
@@ -82,7 +82,7 @@ def judged(replays: Sequence[Replayed], first: int) -> OnlineResult:
 
 
 def rows_of(replays: Sequence[Replayed], periods: range) -> list[ArmRow]:
-    """The arms side by side, by their losses on some periods, in the order in which they come.
+    """The arms by their losses on these periods, in the order of the replays.
 
     Raises:
         UsageError: none of these periods was scored, or not the same ones by all arms and seeds.
@@ -109,7 +109,7 @@ def _row(name: str, replays: Sequence[Replayed], periods: range, losses: Losses,
     if not known:
         raise UsageError(f"all labels of each period from {periods.start} on are equal; give longer periods")
     ne, ne_within = mean_within(known)
-    same = range(periods.start + max(aheads) - 1, periods.stop)  # which a model as old has seen enough before
+    same = range(periods.start + max(aheads) - 1, periods.stop)  # periods that models of every age can score
     nes = {ahead: _by_seed(replays, name, same, ahead, "ne") for ahead in aheads}
     worse, worse_within = above(losses, best)
     late = {str(ahead): fmean(_flat(found)) for ahead, found in nes.items() if _flat(found)}
@@ -120,7 +120,7 @@ def _row(name: str, replays: Sequence[Replayed], periods: range, losses: Losses,
 
 
 def above(losses: Mapping[int, Sequence[float]], others: Mapping[int, Sequence[float]]) -> tuple[float, float | None]:
-    """(mean difference of losses, half of its 95 % interval), paired by seed and period; by periods, of one seed."""
+    """(mean difference of losses, half of its 95 % interval), paired by seed and period; by period for one seed."""
     paired = [[a - b for a, b in zip(losses[seed], others[seed], strict=True)] for seed in losses]
     return mean_within([fmean(each) for each in paired] if len(paired) > 1 else paired[0])
 

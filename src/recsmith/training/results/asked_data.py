@@ -1,4 +1,4 @@
-"""Data that a trained model is asked about, beside its run; without torch."""
+"""Data that a command is given for a trained model, instead of the run's; without torch."""
 
 from os import PathLike
 from pathlib import Path
@@ -14,12 +14,12 @@ from recsmith.training.run.named import data_of_run
 
 
 def read_as_run(data: Any, model: Path) -> Any:
-    """Data that a command is given beside a trained model, as the command is to read it.
+    """Data that a command is given for a trained model, in the form in which the command should read it.
 
-    data: a path or a spec; of a run's file, what that run trains on. model: a folder in that of its run, where it has
-    one. Files that do not say what their columns are, as CSV and Parquet of others, are read by the options of the
-    run's data.train, without its split, where that names files of the same kind. What a run names has the vocabularies
-    of the model.
+    data: a path or a spec; for a run's file, the data that run trains on. model: the model's folder, next to its run if
+    it has one. Files that do not describe their columns, such as CSV and other people's Parquet, are read with the
+    options of the run's data.train, except its split, if that names files of the same kind. Data of a run gets the
+    vocabularies of the model.
     """
     given, data, file = data, data_of_run(data), model.parent / "run.json"
     if not isinstance(data, str | PathLike):
@@ -36,7 +36,7 @@ def read_as_run(data: Any, model: Path) -> Any:
 
 
 def with_own_vocabularies(spec: Any, model: Path) -> Any:
-    """What a run names as data, with the vocabularies that a model keeps: by no others it knows a value's row."""
+    """A run's data with the vocabularies stored with a model, which alone map values to the model's rows."""
     if not isinstance(spec, dict) or not (named := cast(dict[str, Any], spec).get("features")):
         return cast(Any, spec)
     raw = read_card(model).data.raw if (model / CARD).exists() else None
@@ -46,13 +46,13 @@ def with_own_vocabularies(spec: Any, model: Path) -> Any:
 
 
 def _is_like(path: str, train: dict[str, Any]) -> bool:
-    """Whether files at a path say nothing of their columns, and those of data.train are of the same kind."""
+    """Whether files at a path do not describe their columns, and are of the same kind as those of data.train."""
     if train.get(FORMAT) == "parquet":
         return bool(train.get("features")) and is_columns(path) and not says_columns((path,))
     if train.get(FORMAT) != "text" or not (files := text_files(path)):
         return False
     known = {_ending(each) for named in train["paths"] for each in text_files(named) or [Path(named)]}
-    return _ending(files[0]) in known or known == {""}  # of a folder that is gone nobody knows
+    return _ending(files[0]) in known or known == {""}  # the kind of a missing folder's files is unknown
 
 
 def _ending(path: Any) -> str:

@@ -1,4 +1,4 @@
-"""What copies of a trained model have in common: the data that they are made by, their target, and what they came from.
+"""What copies of a trained model have in common: the data they are made with, their target, and their origin.
 
 n samples, L labels
 """
@@ -23,11 +23,11 @@ from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import CARD, CopyOrigin, ModelCard, read_card, weights_digest
 from recsmith.training.results.serving import Predictor
 
-READ = 4096  # samples of a part
+READ = 4096  # samples that are read at once
 
 
 def check_target(target: Path, model: Path, *, force: bool, made: str, what: str) -> None:
-    """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
+    """UsageError if an output is the model itself, or holds something that is not a copy of kind `made`."""
     if target.resolve() == model.resolve():
         raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
     check_writable(target)
@@ -38,7 +38,7 @@ def check_target(target: Path, model: Path, *, force: bool, made: str, what: str
 
 
 def origin_of(folder: Source, model: Path, data: Any, dataset: Dataset) -> Raw:
-    """What the card of a copy says that it was made of: a model, as its folder was given, and data."""
+    """The origin that the card of a copy states: a model, as its folder was given, and data."""
     named = data if isinstance(data, dict) else source_text(data, "data")
     where = source_text(folder, "the folder of a model")
     return encode(CopyOrigin(model=where, weights=weights_digest(model), data=named, digest=dataset.source.digest))
@@ -47,9 +47,9 @@ def origin_of(folder: Source, model: Path, data: Any, dataset: Dataset) -> Raw:
 def batches_like(
     card: ModelCard, dataset: Dataset, where: str, *, samples: int | None = None, size: int = READ
 ) -> Iterator[Batch]:
-    """The samples of a dataset that means what the model was trained on, as they come; UsageError where it does not.
+    """The samples of a dataset in stored order; UsageError if it differs in meaning from the model's training data.
 
-    samples: as many as these at most, from the first.
+    samples: at most this many, from the first; None: all.
     """
     if card.model.loss != "binary" or card.model.tasks:
         by = "model.tasks" if card.model.tasks else f"model.loss: {card.model.loss}"
@@ -72,7 +72,7 @@ def _first(batches: Iterator[Batch], samples: int) -> Iterator[Batch]:
 
 
 def check_classes(labels: torch.Tensor, names: Sequence[str]) -> None:
-    """UsageError where all samples have one label: the best model of these is sure of it, whatever a sample says."""
+    """UsageError if all samples have the same label, because the best model would then always predict it."""
     for name, column in zip(names, labels.T, strict=True):
         if column.min() == column.max():
             raise UsageError(
@@ -81,13 +81,13 @@ def check_classes(labels: torch.Tensor, names: Sequence[str]) -> None:
 
 
 def entropy_of(labels: torch.Tensor) -> float:
-    """The mean log loss of always saying the mean of each label (n, L)."""
+    """The mean log loss of always predicting the mean of each label (n, L)."""
     labels = labels.double()
     return float(nn.functional.binary_cross_entropy(labels.mean(0).expand_as(labels), labels))
 
 
 def check_useful(loss: float, entropy: float, what: str) -> None:
-    """RecSmithError where a model tells samples apart no better than their mean label; nothing is written then."""
+    """RecSmithError if a model's log loss is no better than that of the mean label; nothing is written then."""
     if not loss < entropy:
         raise RecSmithError(
             f"{what} has log loss {loss:.6g}, and always saying the mean label has {entropy:.6g}; nothing was written: "
@@ -96,7 +96,7 @@ def check_useful(loss: float, entropy: float, what: str) -> None:
 
 
 def scored(predictor: Predictor, batches: Sequence[Batch]) -> Scores:
-    """Scores of a model on samples in this process."""
+    """Scores of a model on samples, computed in this process."""
     logits, labels = list[torch.Tensor](), list[torch.Tensor]()
     with torch.no_grad():
         for batch in batches:

@@ -1,8 +1,8 @@
-"""What a day changed in an exported model: rows of tables and layers, so that a copy elsewhere follows by few bytes.
+"""The difference between two exported models: changed table rows and layers, so that a copy can follow with few bytes.
 
-`make_delta` compares two exported models and writes what the newer one has otherwise: of a table the rows that differ,
-of anything else the whole tensor. `apply_deltas` makes the newer model again of the older one, bit for bit, which its
-digest proves. Rows are compared by their bits, and both read and written in blocks, so that no table is held whole.
+`make_delta` compares two exported models and writes what differs in the newer one: of a table, the changed rows; of
+anything else, the whole tensor. `apply_deltas` rebuilds the newer model from the older one, bit for bit, which its
+digest proves. Rows are compared by their bits, and read and written in blocks, so that no table is held as a whole.
 
     DELTA/delta.json           what changed, and between which two models (schema recsmith/delta/1)
     DELTA/changed.safetensors  NAME: the changed rows, or a whole tensor; NAME#rows: their numbers, as 32 or 64 bits
@@ -37,13 +37,13 @@ from recsmith.units import format_size
 
 SCHEMA = "recsmith/delta/1"
 TOLD, CHANGED, FILES, ROWS = "delta.json", "changed.safetensors", "files", "#rows"
-BLOCK = 2**26  # bytes of a table that are compared at once
+BLOCK = 2**26  # bytes of a table that are compared at a time
 TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
 
 
 @noun
 class TensorChange:
-    """What became of a tensor. shape, dtype: of the newer model. change: none; some rows; or all of it."""
+    """How a tensor changed. shape, dtype: in the newer model. change: none of it, some rows, or all of it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -53,10 +53,11 @@ class TensorChange:
 
 @noun
 class Delta:
-    """What differs between two exported models.
+    """The difference between two exported models.
 
-    base, result: digests of the weights of the older and of the newer one. tensors: of the newer one, by name. files:
-    beside its weights, by path in its folder: whether the older one has the same.
+    base, result: digests of the weights of the older and the newer model. tensors: changes of the newer model's
+    tensors, by name. files: other files of the newer model, by path in its folder: whether the older model has the same
+    file.
     """
 
     base: str
@@ -66,7 +67,7 @@ class Delta:
 
     @property
     def changed_rows(self) -> int:
-        """Rows that are in the delta."""
+        """Number of rows in the delta."""
         return sum(each.rows for each in self.tensors.values())
 
 
@@ -74,15 +75,15 @@ def make_delta(old: Source, new: Source, output: Source, *, force: bool = False)
     """Write what a newer exported model changed from an older one, so that copies of the older one can follow.
 
     Args:
-        old: folder of an exported model, or of the run that left it.
-        new: the same of the newer one.
+        old: folder of an exported model, or of the run that produced it.
+        new: the same for the newer model.
         output: folder of the delta.
-        force: whether one that is there may be replaced.
+        force: whether an existing delta may be replaced.
 
     Raises:
-        UsageError: there is no model, or the output is there or cannot be written.
+        UsageError: there is no model, or the output exists or cannot be written.
         CorruptFile: weights are damaged.
-        RecSmithError: the disk is full. Nothing is left then.
+        RecSmithError: the disk is full. Nothing is left in that case.
     """
     before, after, target = found_model(old), found_model(new), Path(source_text(output, "the folder of a delta"))
     _check_target(target, TOLD, force=force)
@@ -102,18 +103,18 @@ def make_delta(old: Source, new: Source, output: Source, *, force: bool = False)
 
 
 def apply_deltas(model: Source, deltas: Sequence[Source], output: Source, *, force: bool = False) -> Path:
-    """Make the newest model of an older one and the deltas since then: the same files as its export, bit for bit.
+    """Rebuild the newest model from an older one and the deltas since then: the same files as its export, bit for bit.
 
     Args:
-        model: folder of the exported model that the first delta begins with, or of its run.
+        model: folder of the exported model that the first delta starts from, or of its run.
         deltas: folders of deltas, the oldest first.
-        output: folder of the model that is made.
-        force: whether one that is there may be replaced.
+        output: folder of the rebuilt model.
+        force: whether an existing model may be replaced.
 
     Raises:
-        UsageError: there is no model or no delta, or the output is there or cannot be written.
+        UsageError: there is no model or no delta, or the output exists or cannot be written.
         CorruptFile: a delta is of another model, or damaged.
-        RecSmithError: the disk is full. Nothing is left then.
+        RecSmithError: the disk is full. Nothing is left in that case.
     """
     base, target = found_model(model), Path(source_text(output, "the folder of a model"))
     folders = [Path(source_text(each, "the folder of a delta")) for each in deltas]
@@ -157,7 +158,7 @@ def _tensors(model: Path) -> dict[str, WholeTensor]:
 
 
 def _by_rows(before: WholeTensor | None, after: WholeTensor) -> bool:
-    """Whether a tensor's rows can be told apart: two matrices of the same columns and element type."""
+    """Whether two tensors can be compared row by row: matrices with the same columns and element type."""
     if before is None or len(before.shape) != 2 or len(after.shape) != 2:
         return False
     return before.dtype == after.dtype and before.shape[1] == after.shape[1] > 0
@@ -176,12 +177,12 @@ def _changed_rows(before: Any, after: Any) -> Ints:
 
 
 def _bits(rows: Any) -> Any:
-    """The bytes of rows (rows, bytes), so that -0 is not 0, and NaN is itself."""
+    """The bytes of rows (rows, bytes): -0 differs from 0, and NaN equals itself."""
     return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
 
 
 def _change(before: WholeTensor | None, after: WholeTensor, rows: Ints | None, old: Any, new: Any) -> TensorChange:
-    """What became of a tensor. rows: that differ, where it is a table; old, new: its values."""
+    """How a tensor changed. rows: numbers of the changed rows, for a table. old, new: its values."""
     change: Literal["none", "rows", "whole"] = "whole"
     if before == after and (not len(rows) if rows is not None else old.tobytes() == new.tobytes()):
         change = "none"
@@ -206,7 +207,7 @@ def _write_changed(
 
 
 def _entries(changes: Mapping[str, TensorChange]) -> dict[str, WholeTensor]:
-    """The tensors of the file of changes."""
+    """The tensors in the file of changes."""
     made: dict[str, WholeTensor] = {}
     for name, each in changes.items():
         if each.change == "whole":
@@ -219,13 +220,13 @@ def _entries(changes: Mapping[str, TensorChange]) -> dict[str, WholeTensor]:
 
 
 def _parts(rows: Any, table: Any) -> Iterator[slice]:
-    """Rows in blocks."""
+    """Slices of row numbers, in blocks."""
     size = max(1, BLOCK // max(1, table[:1].nbytes))
     return (slice(first, first + size) for first in range(0, len(rows), size))
 
 
 def _files(before: Path, after: Path, kept: Path) -> Iterator[tuple[str, bool]]:
-    """Files of a model beside its weights, and whether the older model has the same; those that it lacks are kept."""
+    """(file of a model other than its weights, whether the older model has the same); others are copied to `kept`."""
     for path in sorted(each for each in after.rglob("*") if each.is_file() and each != after / WEIGHTS):
         name = path.relative_to(after)
         same = (before / name).is_file() and filecmp.cmp(before / name, path, shallow=False)
@@ -236,7 +237,7 @@ def _files(before: Path, after: Path, kept: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _told(folder: Path) -> Delta:
-    """What a delta says of itself; CorruptFile where it is none, or its tensors are not those that it names."""
+    """The content of delta.json; CorruptFile if it is not a delta, or its tensors are not those that it names."""
     file = str(folder / TOLD)
     delta = decode(Delta, read_raw(file, SCHEMA), file)
     odd = next((name for name in delta.files if Path(name).is_absolute() or ".." in Path(name).parts), None)
@@ -252,7 +253,7 @@ def _told(folder: Path) -> Delta:
 
 
 def _apply(base: Path, folder: Path, delta: Delta, target: Path) -> None:
-    """Write the model that a delta makes of another one."""
+    """Write the model that results from applying a delta to another model."""
     target.mkdir()
     make_tensor_file(
         target / WEIGHTS, {name: WholeTensor(TYPES[each.dtype], each.shape) for name, each in delta.tensors.items()}
@@ -280,7 +281,7 @@ def _apply(base: Path, folder: Path, delta: Delta, target: Path) -> None:
 
 
 def _check_target(target: Path, holds: str, *, force: bool, kept: Sequence[Path] = ()) -> None:
-    """UsageError where an output is an input, cannot be written, or is there and may not be replaced."""
+    """UsageError if an output is an input, cannot be written, or exists and may not be replaced."""
     if any(target.resolve() == each.resolve() for each in kept):
         raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
     check_writable(target)

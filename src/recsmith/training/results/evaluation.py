@@ -30,12 +30,12 @@ def evaluate(
     """Scores of the model in a run's folder, or of a copy of it, on its data.test or on other data.
 
     data: a path, or a mapping with the format. ranks: processes that share tables and samples. group, at: which samples
-    are ranked together, and places k (metrics.group and metrics.at of a run); none: as the run has them. pr_auc: tell
-    it, too (metrics.pr_auc).
+    are ranked together, and ranks k (metrics.group and metrics.at of a run); by default the run's. pr_auc: also compute
+    it (metrics.pr_auc).
 
     Raises:
-        UsageError: the folder holds no trained model, or there is no data to score; or it means something else than
-            what the model was trained on.
+        UsageError: the folder holds no trained model, or there is no data to score; or it differs in meaning from the
+            data that the model was trained on.
     """
     output = Path(source_text(folder, "the folder of a run"))
     file = output / "run.json"
@@ -72,13 +72,13 @@ def evaluate(
 
 
 def _run_of(model: Path, data: Any) -> Run:
-    """The run that a model lies in the folder of; of a copy somewhere else, one of its data."""
+    """The run whose folder contains a model; for a copy elsewhere, a run with this data."""
     file = model.parent / "run.json"
     return load_run(file) if file.exists() else Run(data=RunData(train=data), output=str(model.parent))
 
 
 def evaluate_on_rank(run: Raw, model: str, where: str = "data.test") -> Raw:
-    """Scores of an exported model, on every rank. run: by whose settings it is sharded. where: its data is named."""
+    """Scores of an exported model, on every rank. run: gives the sharding settings. where: name of its data."""
     import torch.distributed as dist
 
     from recsmith.training.job.evaluating import score

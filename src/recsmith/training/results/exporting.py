@@ -1,4 +1,4 @@
-"""A trained model in a folder of its own, with all that it needs to score raw rows."""
+"""Exports a trained model to its own folder, with everything that it needs to score raw rows."""
 
 import shutil
 from pathlib import Path
@@ -24,22 +24,22 @@ def export_model(
 ) -> tuple[str, ...]:
     """Write the model of a run into a new folder: weights, card, vocabularies; transforms are in the card.
 
-    It returns the columns that rows must have. tables: fp16, or int8 with a scale and a bias for each row, which take a
-    half and a quarter of the bytes. runtime: onnx writes a file of ONNX in place of weights (onnx_export.py).
+    It returns the columns that rows must have. tables: fp16, or int8 with a scale and a bias for each row, which take
+    half and a quarter of the bytes. runtime: onnx writes an ONNX file instead of weights (onnx_export.py).
 
-    `load_model` of the folder scores raw rows, or `load_onnx`, and needs nothing beside it.
+    `load_model`, or `load_onnx`, of the folder scores raw rows and needs nothing else.
 
     Raises:
-        UsageError: the run has no trained model, it was trained on ids, its tables cannot be stored so, ONNX lacks an
-            operator of the model, or something is in the folder.
-        MissingExtra: packages of ONNX are not installed.
+        UsageError: the run has no trained model, it was trained on ids, its tables cannot be stored in this type, ONNX
+            lacks an operator of the model, or the folder exists.
+        MissingExtra: packages for ONNX are not installed.
         RecSmithError: the disk is full, or refuses.
     """
     model, target = trained_model(run), Path(source_text(folder, "the folder of an export"))
     if target.exists():
         raise UsageError(f"cannot write '{target}': something is there; give a new folder, or remove it first")
     card = read_card(model)
-    names = RawRowReader(card.data).names  # says why, where there are no raw rows
+    names = RawRowReader(card.data).names  # raises the reason if there are no raw rows
     if runtime == "onnx" and tables != "fp32":
         raise UsageError(f"an export for ONNX has tables in fp32, not {tables}; leave --tables out")
     if tables == "fp32" and runtime == "torch":

@@ -1,4 +1,4 @@
-"""What a training of a comparison reached, kept in its folder: the same comparison takes it from there."""
+"""Results of a training in a comparison, stored in its folder, so that repeating the comparison reuses them."""
 
 import json
 from pathlib import Path
@@ -13,15 +13,15 @@ Reached = TypeVar("Reached")
 
 
 def told(run: Run) -> Raw:
-    """The settings of a run as JSON gives them back; without its folder, which may be moved."""
+    """The settings of a run after a round trip through JSON, without its folder, which may be moved."""
     return {"run": json.loads(json.dumps({key: value for key, value in run_to_raw(run).items() if key != "output"}))}
 
 
 def reached_before(folder: Path, settings: Raw, noun: type[Reached]) -> Reached | None:
-    """What a training with these settings reached in this folder; None where there was none.
+    """The stored results of a training with these settings in this folder; None if there are none.
 
     Raises:
-        CorruptFile: what is there was measured with other settings, or is damaged.
+        CorruptFile: the stored results have other settings, or are damaged.
     """
     file = folder / FILE
     if not file.exists():
@@ -33,5 +33,5 @@ def reached_before(folder: Path, settings: Raw, noun: type[Reached]) -> Reached 
 
 
 def keep_reached(folder: Path, settings: Raw, reached: object) -> None:
-    """Keep what a training reached. settings: as JSON gives them back."""
+    """Store the results of a training. settings: after a round trip through JSON."""
     write_text(str(folder / FILE), dump_json({**settings, REACHED: encode(reached)}))

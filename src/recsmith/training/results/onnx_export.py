@@ -1,11 +1,11 @@
-"""A trained model as a file of ONNX, whose inputs are padded ids: from dense values and ids to scores.
+"""A trained model as an ONNX file: it maps dense values and padded ids to scores.
 
-    dense            (B, D) fp32, where the model has dense columns
-    ids.FEATURE      (B, n) int64: the ids of each sample, -1 in places without one; n of each feature is free
-    weights.FEATURE  (B, n) fp32, of features whose ids have weights
-    scores           (B, L) fp32: chances, and of labels that the model says itself what they would be
+    dense            (B, D) fp32, if the model has dense columns
+    ids.FEATURE      (B, n) int64: the ids of each sample, -1 in empty places; n may differ between features
+    weights.FEATURE  (B, n) fp32, for features whose ids have weights
+    scores           (B, L) fp32: probabilities; values for labels that the model predicts directly
 
-Tables are pooled by gathering their rows, which all runtimes have, in place of FBGEMM's kernels.
+Tables are pooled by gathering their rows, which all runtimes support, instead of FBGEMM's kernels.
 
 B samples, D dense columns, L labels, n ids of the longest bag
 """
@@ -32,12 +32,12 @@ from recsmith.training.tables.plain import outputs_of
 
 OPSET = 18
 OPERATOR = re.compile(r"op='([\w.]+)'|\b((?:aten|fbgemm|prims|torchrec)[.:]+\w+)")
-JAGGED = "fbgemm::asynchronous_complete_cumsum"  # by which TorchRec's JaggedTensor finds where each sample begins
+JAGGED = "fbgemm::asynchronous_complete_cumsum"  # TorchRec's JaggedTensor computes offsets with it
 Padded = Mapping[str, tuple[torch.Tensor, torch.Tensor]]  # ids and weights of each feature (B, n)
 
 
 class PaddedTables(nn.Module):
-    """Pooled tables that are given padded ids in place of a KeyedJaggedTensor."""
+    """Pooled tables whose input is padded ids instead of a KeyedJaggedTensor."""
 
     def __init__(self, collection: EmbeddingBagCollection) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class PaddedTables(nn.Module):
         self.outputs = outputs_of(self.configs)
 
     def embedding_bag_configs(self) -> list[Any]:
-        """Of the collection."""
+        """The configs of the collection."""
         return self.configs
 
     def forward(self, features: Padded) -> KeyedTensor:
@@ -64,7 +64,7 @@ class PaddedTables(nn.Module):
 
 
 class ScoredPadded(nn.Module):
-    """Scores of padded inputs. names: of features. weighted: those of them whose ids have weights. dense: columns."""
+    """Scores of padded inputs. names: names of the features. weighted: features with weights. dense: columns."""
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class ScoredPadded(nn.Module):
         self.register_buffer("chances", torch.tensor([name not in predictor.numbers for name in schema.labels]))
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Scores (B, L). inputs: in the order of `inputs_of`."""
+        """Scores (B, L). inputs: in the order of `inputs()`."""
         given = dict(zip(self.inputs(), inputs, strict=True))
         ids = [given[f"ids.{name}"] for name in self.names]
         count = ids[0].shape[0]
@@ -88,7 +88,7 @@ class ScoredPadded(nn.Module):
         return torch.where(self.chances, logits.sigmoid(), logits)  # type: ignore[arg-type]
 
     def _weights(self, name: str, ids: torch.Tensor, given: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """What each place counts: 0 where there is no id."""
+        """The weight of each place: 0 in an empty place."""
         there = (ids >= 0).float()
         return there * given[f"weights.{name}"] if name in self.weighted else there
 
@@ -99,11 +99,11 @@ class ScoredPadded(nn.Module):
 
 
 def export_onnx(predictor: Predictor, file: Path) -> None:
-    """Write a model's file, which changes the tables of the model that is given.
+    """Write a model's ONNX file; this replaces the tables of the given model.
 
     Raises:
         MissingExtra: onnx or onnxscript is not installed.
-        UsageError: ONNX lacks an operator of the model, or its code cannot be followed; the operator is named.
+        UsageError: ONNX lacks an operator of the model, or its code cannot be traced; the operator is named.
     """
     check_exportable(predictor)
     for path, module in list(predictor.task.named_modules()):
@@ -128,7 +128,7 @@ def export_onnx(predictor: Predictor, file: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Within, the exporter says nothing of packages that it looks for and that no model here needs."""
+    """Within this context, the exporter does not warn about packages that no model here needs."""
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -139,7 +139,7 @@ def _quiet() -> Iterator[None]:
 
 
 def check_exportable(predictor: Predictor) -> None:
-    """UsageError of a model whose form ONNX cannot have, whatever its layers are."""
+    """UsageError if a model's form cannot be expressed in ONNX, whatever its layers are."""
     model, tables = predictor.card.model, [type(each) for each in predictor.task.modules()]
     if predictor.card.tables != "fp32" or model.precision != "fp32":
         said = f"tables in {predictor.card.tables}" if predictor.card.tables != "fp32" else "model.precision: bf16"
@@ -154,7 +154,7 @@ def check_exportable(predictor: Predictor) -> None:
 
 
 def _examples(scored: ScoredPadded) -> tuple[list[torch.Tensor], list[dict[int, Any]]]:
-    """Inputs that the model is followed with, and which of their sizes are free."""
+    """Inputs with which the model is traced, and which of their sizes may vary."""
     batch, made, sizes = torch.export.Dim("batch", min=1), list[torch.Tensor](), list[dict[int, Any]]()
     long = {name: torch.export.Dim(f"n{at}", min=1) for at, name in enumerate(scored.names)}
     for key in scored.inputs():
@@ -171,7 +171,7 @@ def _bytes(predictor: Predictor) -> int:
 
 
 def _refused(predictor: Predictor, error: BaseException) -> str:
-    """Why a model has no form in ONNX: the operator, where the exporter names one."""
+    """Why a model cannot be expressed in ONNX: the operator, if the exporter names one."""
     chain: list[str] = []
     cause: BaseException | None = error
     while cause is not None:

@@ -1,4 +1,4 @@
-"""A model that was exported for ONNX, scored by onnxruntime on CPU; without torch.
+"""A model that was exported to ONNX, scored by onnxruntime on CPU; without torch.
 
 B samples, L labels
 """
@@ -23,37 +23,37 @@ from recsmith.training.results.samples import check_samples, rows_of
 
 
 class OnnxPredictor:
-    """A trained model: probabilities of samples, or of raw rows, as `load_model` has them."""
+    """A trained model that predicts probabilities of samples, or of raw rows, as `load_model`'s does."""
 
     def __init__(self, session: Any, card: ModelCard) -> None:
         self.session, self.card, self.schema, self.rows = session, card, card.data, rows_of(card)
         self.inputs = [each.name for each in session.get_inputs()]
 
     def predict(self, batch: Batch) -> np.ndarray:
-        """Probabilities (B, L) of the samples of a batch, whose labels do not matter; of a number, what it would be.
+        """Predictions (B, L) for a batch, whose labels are ignored: probabilities; for labels that are numbers, values.
 
         Raises:
-            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+            UsageError: an id is not a row of its table, or a dense value or weight is not a finite number.
         """
         check_samples(batch, self.schema, self.rows)
         return self.session.run(None, onnx_inputs(batch, self.inputs))[0]
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """Probabilities (B, L) of raw rows, with the columns that the data of the model has.
+        """Probabilities (B, L) of raw rows, which have the columns of the model's data.
 
         Raises:
-            UsageError: a column is missing, or a value is none that the model knows.
+            UsageError: a column is missing, or the model does not know a value.
         """
         return self.predict(self.row_reader.batch(rows))
 
     @cached_property
     def row_reader(self) -> RawRowReader:
-        """What makes batches of raw rows."""
+        """Makes batches from raw rows."""
         return RawRowReader(self.schema)
 
 
 def load_onnx(folder: Source) -> OnnxPredictor:
-    """The model that `recsmith export --for onnx` left in a folder.
+    """The model that `recsmith export --for onnx` wrote to a folder.
 
     Raises:
         UsageError: the folder holds no such model.
@@ -68,13 +68,13 @@ def load_onnx(folder: Source) -> OnnxPredictor:
     onnxruntime: Any = import_module("onnxruntime")
     try:
         session = onnxruntime.InferenceSession(str(path / ONNX_FILE), providers=["CPUExecutionProvider"])
-    except Exception as error:  # its own kinds, by what is wrong
+    except Exception as error:  # onnxruntime has its own exception types
         raise CorruptFile(f"'{path / ONNX_FILE}' cannot be loaded ({error}); export the model again") from None
     return OnnxPredictor(session, read_card(path))
 
 
 def onnx_inputs(batch: Batch, names: list[str]) -> dict[str, np.ndarray]:
-    """What a model in ONNX is given of a batch: `dense`, `ids.FEATURE` and `weights.FEATURE`, padded."""
+    """The inputs of an ONNX model for a batch: `dense`, `ids.FEATURE` and `weights.FEATURE`, padded."""
     whole, made = expanded(batch), dict[str, np.ndarray]()
     for key in names:
         kind, _, name = key.partition(".")
@@ -91,7 +91,7 @@ def onnx_inputs(batch: Batch, names: list[str]) -> dict[str, np.ndarray]:
 
 
 def padded(bags: JaggedIds, values: npt.NDArray[Any], fill: int) -> npt.NDArray[Any]:
-    """Values of each id side by side (B, n), and `fill` behind those of each sample; n is 1 or more."""
+    """The values of each sample's ids as a row (B, n), padded with `fill`; n is 1 or more."""
     lengths = bags.lengths
     made = np.full((len(lengths), max(1, int(lengths.max(initial=0)))), fill, values.dtype)
     made[np.arange(made.shape[1]) < lengths[:, None]] = values

@@ -1,11 +1,11 @@
-"""Models beside each other: what each is worth, and what it takes."""
+"""Points in comparisons of models: the quality of each, and its cost."""
 
 from recsmith._types import noun
 
 
 @noun
 class CompressionPoint:
-    """A method at a factor: mean AUC over seeds, and half its 95 % interval by Student's t; None for one seed."""
+    """A compression method at a factor: mean AUC over seeds, half its 95 % interval (Student's t); None for one seed."""
 
     method: str
     factor: float
@@ -23,7 +23,7 @@ class CompressionPoint:
 
 @noun
 class SearchedPoint:
-    """A variant of the run. price: planned anew. auc_within: half of its 95 % interval over seeds; None for one."""
+    """A variant of the run. price: of its own plan. auc_within: half of the 95 % interval over seeds; None for one."""
 
     kind: str
     name: str

@@ -1,8 +1,8 @@
 """Tables of an exported model in fp16, or in int8 by row: written in blocks, and looked up by TorchRec's own modules.
 
-int8 is FBGEMM's: q = round((w - bias) / scale) of each weight in a byte, with scale and bias of its row as two fp16
-behind its bytes, so that a row of D columns takes D + 4 bytes. A model with such tables has TorchRec's quantised
-collections in place of its own, whose kernel (IntNBitTableBatchedEmbeddingBagsCodegen) pools in fp32 on CPU.
+int8 is FBGEMM's format: q = round((w - bias) / scale) of each weight in a byte, followed by scale and bias of the row
+as two fp16, so that a row of D columns takes D + 4 bytes. A model with such tables has TorchRec's quantised collections
+instead of its own, whose kernel (IntNBitTableBatchedEmbeddingBagsCodegen) pools in fp32 on CPU.
 
 R rows, D columns
 """
@@ -28,17 +28,17 @@ from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.protocol import table_of
 
 Narrow = Literal["fp16", "int8"]
-SCALE_AND_BIAS = 4  # bytes behind a row
+SCALE_AND_BIAS = 4  # bytes of scale and bias at the end of a row
 KINDS = {"fp16": DataType.FP16, "int8": DataType.INT8}
 
 
 def own_tables(card: ModelCard) -> str | None:
-    """The key of a model by which its tables are no plain ones of TorchRec; None where they are."""
+    """The key of a model because of which its tables are not plain TorchRec tables; None if they are."""
     return next((key for key in ("compression", "table_module", "dynamic") if getattr(card.model, key, None)), None)
 
 
 def check_quantised(card: ModelCard) -> None:
-    """UsageError of a model whose tables are no plain ones of TorchRec."""
+    """UsageError if a model's tables are not plain TorchRec tables."""
     if (key := own_tables(card)) is not None:
         raise UsageError(
             f"the model has model.{key}, and --tables stores plain tables of TorchRec; export it with --tables fp32"
@@ -46,7 +46,7 @@ def check_quantised(card: ModelCard) -> None:
 
 
 def stored_shapes(weights: Mapping[str, WholeTensor], tables: StoredTables) -> dict[str, WholeTensor]:
-    """What a file holds of a model whose tables are stored so. weights: of the model in fp32."""
+    """Types and shapes in a weights file with tables stored in this type. weights: of the model in fp32."""
     return {name: _stored(whole, tables) if table_of(name) else whole for name, whole in weights.items()}
 
 
@@ -58,7 +58,7 @@ def _stored(whole: WholeTensor, tables: StoredTables) -> WholeTensor:
 
 
 def write_quantised(model: Path, folder: Path, tables: Narrow) -> None:
-    """Write the weights of an exported model into another folder, its tables stored smaller, block after block."""
+    """Write the weights of an exported model into another folder in blocks, with its tables in fewer bits."""
     with opened_file(model / WEIGHTS) as opened:
         there = tensors_in(opened)
         made = stored_shapes(there, tables)
@@ -75,14 +75,14 @@ def write_quantised(model: Path, folder: Path, tables: Narrow) -> None:
 
 
 def quantised(weights: torch.Tensor, tables: Narrow) -> torch.Tensor:
-    """Rows (R, D) in fp16 (R, D), or as bytes with scale and bias behind them (R, D + 4)."""
+    """Rows (R, D) as fp16 (R, D), or as bytes followed by scale and bias (R, D + 4)."""
     if tables == "fp16":
         return weights.half()
     return torch.ops.fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf(weights, 8)
 
 
 def dequantised(stored: torch.Tensor) -> torch.Tensor:
-    """The weights (R, D) that stored rows stand for."""
+    """The fp32 weights (R, D) of stored rows."""
     if stored.dtype != torch.uint8:
         return stored.float()
     scale_and_bias = stored[:, -SCALE_AND_BIAS:].contiguous().view(torch.float16).float()
@@ -90,7 +90,7 @@ def dequantised(stored: torch.Tensor) -> torch.Tensor:
 
 
 def use_quantised(model: nn.Module, stored: Mapping[str, torch.Tensor], tables: Narrow) -> None:
-    """Put TorchRec's quantised collections in place of a model's own. stored: rows by the names of its parameters."""
+    """Replace a model's collections by TorchRec's quantised ones. stored: rows by parameter name."""
     for path, module in list(model.named_modules()):
         if isinstance(module, EmbeddingBagCollection | EmbeddingCollection):
             parent, _, name = path.rpartition(".")
@@ -111,12 +111,12 @@ def _collection(module: Any, stored: Mapping[str, torch.Tensor], tables: Narrow)
         config.data_type = KINDS[tables]
     made = QuantBags(configs, module.is_weighted(), **words) if pooled else QuantSequences(configs, **words)
     names = [name for names in get_embedding_names_by_table(configs) for name in names]
-    made.register_forward_hook(lambda _, __, found: in_order(names, found))  # TorchRec's is by pooling
+    made.register_forward_hook(lambda _, __, found: in_order(names, found))  # TorchRec's order is by pooling
     return made
 
 
 def _taken_apart(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Rows as FBGEMM's kernel of inference takes them: bytes, and scales with biases."""
+    """Rows as FBGEMM's inference kernel expects them: bytes, and scales with biases."""
     if rows.dtype == torch.uint8:
         return rows[:, :-SCALE_AND_BIAS].contiguous(), rows[:, -SCALE_AND_BIAS:].contiguous()
     return rows.view(torch.uint8), None

@@ -1,4 +1,4 @@
-"""Samples that a trained model is asked about: which values they may hold; without torch."""
+"""Samples for which a trained model is asked for predictions: which values they may hold; without torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,18 +13,18 @@ from recsmith.training.run.tables import tables_of
 
 
 def rows_of(card: ModelCard) -> dict[str, int]:
-    """How many ids each feature of a model has: the rows of its smallest table."""
+    """Number of ids of each feature of a model: the rows of its smallest table."""
     largest_first = sorted(tables_of(card.model, card.data), key=lambda table: -table.num_embeddings)
     return {name: table.num_embeddings for table in largest_first for name in table.features}
 
 
 def check_samples(batch: Batch, schema: DataSchema, rows: Mapping[str, int], raw: Sequence[str] = ()) -> None:
-    """Refuse values that a model was not trained on, by the rule of all data.
+    """Refuse values that a model was not trained on, by the same rule as for training data.
 
-    rows: of features whose ids are rows of tables. raw: features whose ids have no end.
+    rows: rows of each feature whose ids are table rows. raw: features whose ids are not bounded by a table.
 
     Raises:
-        UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+        UsageError: an id is not a row of its table, or a dense value or weight is not a finite number.
     """
     for wrong, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), schema).values():
         raise UsageError(f"sample {int(wrong.argmax())} has {text}")

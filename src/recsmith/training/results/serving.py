@@ -1,4 +1,4 @@
-"""A trained model in one process, to predict with: tables unsharded, on CPU.
+"""A trained model in one process, for predictions: tables are unsharded, on CPU.
 
 B samples
 """
@@ -33,9 +33,9 @@ from recsmith.units import format_size
 
 
 class Predictor:
-    """A trained model: probabilities of samples. schema: which features and dense columns a sample has.
+    """A trained model that predicts probabilities. schema: which features and dense columns a sample has.
 
-    stored: rows of tables that are stored smaller, by the names of parameters.
+    stored: rows of tables that are stored in fewer bits, by parameter name.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Predictor:
     ) -> None:
         self.card, self.stored = card, {table_of(name): rows for name, rows in (stored or {}).items()}
         self.task, self.schema, self.features = task.eval(), card.data, features
-        raw = self.features.raw  # ids without end
+        raw = self.features.raw  # ids that are not bounded by a table
         self.rows = {name: count for name, count in rows_of(card).items() if name not in raw}
 
     def predict(self, batch: Batch) -> np.ndarray:
-        """Probabilities (B, L) of the samples of a batch, whose labels do not matter; of a number, what it would be.
+        """Predictions (B, L) for a batch, whose labels are ignored: probabilities; for labels that are numbers, values.
 
         Raises:
-            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+            UsageError: an id is not a row of its table, or a dense value or weight is not a finite number.
         """
         self.check(batch)
         with torch.no_grad():
@@ -60,35 +60,35 @@ class Predictor:
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
-        """Labels that the model says itself."""
+        """Labels whose value the model predicts directly."""
         return number_tasks(self.card.model.tasks, self.schema)
 
     def check(self, batch: Batch) -> None:
-        """Refuse values that the model was not trained on, by the rule of all data.
+        """Refuse values that the model was not trained on, by the same rule as for training data.
 
         Raises:
-            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+            UsageError: an id is not a row of its table, or a dense value or weight is not a finite number.
         """
         check_samples(batch, self.schema, self.rows, tuple(self.features.raw))
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
-        """Probabilities (B, L) of raw rows, with the columns that the data of the model has.
+        """Probabilities (B, L) of raw rows, which have the columns of the model's data.
 
         Args:
             rows: a list of dicts, a mapping of columns (lists or NumPy arrays), or a table of pyarrow, pandas, polars.
 
         Raises:
-            UsageError: a column is missing, a value is none that the model knows, or it was trained on ids.
+            UsageError: a column is missing, the model does not know a value, or it was trained on ids.
         """
         return self.predict(self.row_reader.batch(rows))
 
     @cached_property
     def row_reader(self) -> RawRowReader:
-        """What makes batches of raw rows; UsageError where the model was trained on ids."""
+        """Makes batches from raw rows; UsageError if the model was trained on ids."""
         return RawRowReader(self.schema)
 
     def table(self, name: str) -> np.ndarray:
-        """The vectors of all ids of a table (rows, columns), whatever it is stored as.
+        """The vectors of all ids of a table (rows, columns) in fp32, however it is stored.
 
         Raises:
             UsageError: there is no such table.
@@ -107,16 +107,16 @@ class Predictor:
         Args:
             ids: by feature, a list for each sample.
             dense: a row for each sample.
-            weights: by feature whose ids have weights, a list for each sample: one for each of its ids.
+            weights: by feature whose ids have weights, a list for each sample: one weight for each of its ids.
 
         Raises:
-            UsageError: features, samples or weights are missing or too many, or a value is none that the model knows.
+            UsageError: features, samples or weights are missing or too many, or the model does not know a value.
         """
         return self.predict(_batch_of(self.schema, ids, dense, weights or {}))
 
 
 def _batch_of(schema: DataSchema, ids: Mapping[str, Any], dense: Any, weights: Mapping[str, Any]) -> Batch:
-    """Samples given as lists."""
+    """A batch of samples given as lists."""
     weighted = [feature.name for feature in schema.features if feature.weighted]
     for what, given, known in (("ids", ids, schema.feature_names), ("weights", weights, weighted)):
         if set(given) != set(known):
@@ -166,7 +166,7 @@ def _numbers(values: Any, what: str) -> np.ndarray:
 
 
 def _check_memory(weights: Path) -> None:
-    """Refuse weights that do not fit under this process's memory limit; without one, the system says so."""
+    """Refuse weights that exceed this process's memory limit; without a limit, the system reports it."""
     limit, held, size = memory_limit(), memory_held(), weights.stat().st_size if weights.exists() else 0
     if limit is not None and held + size > limit:
         raise UsageError(
@@ -181,11 +181,11 @@ def load_model(folder: Source) -> Predictor:
     """The model of a run, or of a folder that holds one, such as an export.
 
     Raises:
-        UsageError: the folder holds none, a system that its card names is not installed, or its weights are larger
-            than what is left of this process's memory limit.
+        UsageError: the folder holds no model, a system that its card names is not installed, or its weights exceed what
+            is left of this process's memory limit.
         CorruptFile: card and weights do not belong together, or are damaged.
     """
-    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns of how TorchRec asks it
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns about how TorchRec uses it
     path = Path(source_text(folder, "the folder of a model"))
     if (path / ONNX_FILE).exists():
         raise UsageError(f"'{path}' holds a model for ONNX; load it by recsmith.training.load_onnx")

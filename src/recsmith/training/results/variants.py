@@ -1,7 +1,7 @@
-"""`recsmith bench train`: variants of a run on the same data and seeds, side by side.
+"""`recsmith bench train`: compares variants of a run on the same data and seeds.
 
-A variant is a name and settings over the base run, such as {"fp16": ["comms.forward=fp16"]}. Every variant trains once
-for each seed, in a folder of its own; what is there already is not trained again.
+A variant is a name with settings over the base run, such as {"fp16": ["comms.forward=fp16"]}. Every variant is trained
+once for each seed, in its own folder; a training that exists already is not repeated.
 """
 
 import statistics
@@ -24,7 +24,7 @@ SCHEMA = "recsmith/train-bench/1"
 
 @noun
 class TrainBench:
-    """What is compared: a base run, settings of each variant by its name, and the seeds."""
+    """A comparison: a base run, the settings of each variant by name, and the seeds."""
 
     run: str
     variants: dict[str, tuple[str, ...]]
@@ -38,7 +38,7 @@ class TrainBench:
 
 @noun
 class TrainedOnce:
-    """What one training of a variant took and reached; steps before the first line are left out of times."""
+    """Times, bytes and scores of one training of a variant; steps before the first log line are left out of times."""
 
     samples_per_s: float
     data_s: float
@@ -54,8 +54,8 @@ class TrainedOnce:
 class VariantRow:
     """A variant: medians of times and bytes over seeds, and means of scores with half their 95 % intervals.
 
-    faster: samples/s beside the first variant's of the same seed: the least, the median and the most over seeds; None
-    for the first.
+    faster: samples/s relative to the first variant with the same seed: (least, median, most) over seeds; None for the
+    first variant.
     """
 
     name: str
@@ -73,7 +73,7 @@ class VariantRow:
 
 
 def load_bench(source: Source) -> TrainBench:
-    """The comparison that a YAML or JSON file describes; its run's path is beside it."""
+    """The comparison that a YAML or JSON file describes; its run's path is relative to the file."""
     name = source_text(source, "a comparison")
     made = decode(TrainBench, read_raw(name, SCHEMA), name)
     return replace(made, run=str(Path(name).parent / made.run))
@@ -82,9 +82,9 @@ def load_bench(source: Source) -> TrainBench:
 def bench_train(
     bench: TrainBench, folder: Source, *, on_progress: Callable[[str], object] | None = None
 ) -> list[VariantRow]:
-    """Train every variant for every seed, seed after seed, so that what disturbs this machine disturbs all of them.
+    """Train every variant for every seed, seed after seed, so that disturbances of the machine affect all variants.
 
-    Every other seed has the variants in the opposite order, so that none has always the same neighbour.
+    Every other seed trains the variants in the opposite order, so that none always follows the same other one.
 
     Raises what `train` raises.
     """
@@ -104,7 +104,7 @@ def bench_train(
 
 
 def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
-    """A training, or what it reached when it was done before."""
+    """A training, or its stored results if it was done before."""
     wanted = told(base) | {"settings": list(settings)}
     found = reached_before(folder, wanted, TrainedOnce)
     if found is None:
@@ -114,7 +114,7 @@ def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
 
 
 def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
-    """What a training reached; RecSmithError where a signal ended it."""
+    """The results of a training; RecSmithError if a signal ended it."""
     if not result["complete"]:
         raise RecSmithError(f"'{folder}' was asked to end; trainings that are done are kept: start the command again")
     lines = logged(folder / LOG, "train")
@@ -149,6 +149,6 @@ def _row(name: str, runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce] |
 
 
 def _faster(runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce]) -> tuple[float, float, float]:
-    """Ratios of samples/s, seed by seed: (least, median, most)."""
+    """Ratios of samples/s by seed: (least, median, most)."""
     ratios = [run.samples_per_s / other.samples_per_s for run, other in zip(runs, beside, strict=True)]
     return min(ratios), statistics.median(ratios), max(ratios)

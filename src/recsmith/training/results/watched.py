@@ -1,4 +1,4 @@
-"""How a job does, as its log says: alarms, what was done about them, and the newest signals."""
+"""The state of a job according to its log: alarms, the actions taken, and the newest signals."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 
 @noun
 class RunAlarm:
-    """An alarm of a run: the step it was told at, the step since when, its kind, why, and what was done about it."""
+    """An alarm of a run: the steps at which it was reported and began, its kind, its reason, and the action taken."""
 
     step: int
     since: int
@@ -20,9 +20,9 @@ class RunAlarm:
 
 @noun
 class WatchedRun:
-    """How a run does. signals: newest values by name. watched: whether it was; else its lines were judged here.
+    """The state of a run. signals: newest values by name. watched: whether it was; else its lines were judged here.
 
-    slow: which trainer the others waited for until the end, and what servers would bring; none: no trainer.
+    slow: which trainer the others waited for until the end, and what servers would gain; none: no such trainer.
     """
 
     folder: str
@@ -35,10 +35,10 @@ class WatchedRun:
 
 
 def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | None:
-    """The trainer that the others of a former run waited for; None where there was none, or no such run.
+    """The trainer that the others of an earlier run waited for; None if there was none, or no such run.
 
     Raises:
-        CorruptFile: a line of its log lacks something.
+        CorruptFile: a line of its log lacks a value.
     """
     file = Path(folder) / LOG
     told = [each for each in (logged(file, RANKS, until) if file.exists() else []) if "servers_s" in each]

@@ -1,8 +1,7 @@
-"""What a run file says, with every default, and which parts of it do not go together; without torch.
+"""The run file: its keys with their defaults, and which parts of a run cannot be combined; without torch.
 
-run.py is the run, data.py where its samples come from, tables.py its embedding tables. parts.py and refusals.py say
-what does not go together. reference.py makes the schema and the reference of all keys, component_settings.py those of
-components.
+run.py is the run, data.py its data, tables.py its embedding tables. parts.py and refusals.py say which parts cannot be
+combined. reference.py makes the schema and the reference of all keys, component_settings.py those of components.
 """
 
 from recsmith.training.run.run import (

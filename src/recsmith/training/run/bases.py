@@ -1,4 +1,4 @@
-"""Run files that extend another one: what a file does not say is as in its base."""
+"""Run files that extend another run file: keys that a file does not give are taken from its base."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -7,19 +7,19 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, check_schema, parse, read_text
 from recsmith.files.parsing import EXTENDS
 
-PARTS = ("data", "model", "optimizers", "checkpoint", "metrics")  # whose keys are taken one by one
-DEEPEST = 16  # files that extend each other; more of them are a mistake
+PARTS = ("data", "model", "optimizers", "checkpoint", "metrics")  # sections whose keys are merged one by one
+DEEPEST = 16  # longest chain of files that extend each other; a longer one is a mistake
 
 
 def with_base(raw: Raw, source: str, schema: str, before: tuple[Path, ...] = ()) -> Raw:
-    """What a run file says, over what the file says that it extends. before: files that extend this one, in order.
+    """The content of a run file merged over its base file. before: the files that extend this one, in order.
 
-    Keys of a run and of its data, model, optimizers, checkpoint and metrics are taken one by one; what stands at such a
-    key replaces what the base has there.
+    Keys of a run and of its data, model, optimizers, checkpoint and metrics are merged one by one; a value in the file
+    replaces the value of the base at that key.
 
     Raises:
         UsageError: the base cannot be read.
-        CorruptFile: it is no run file, or files extend each other in a circle.
+        CorruptFile: the base is not a run file, or files extend each other in a circle.
     """
     if not isinstance(cast(object, raw), dict) or EXTENDS not in raw:
         return raw

@@ -1,4 +1,4 @@
-"""Data as a run file names it: where samples come from, and how many a step has."""
+"""The data section of a run: where samples come from, and how many samples a step trains on."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -10,35 +10,36 @@ from recsmith.feeding.engines import EngineName
 from recsmith.training.listed import DataKeys
 from recsmith.training.seams.keys import keys_of_systems
 
-LIKE = "like"  # of data.test
-MOST_SAMPLES = 2**31  # of a step
+LIKE = "like"  # key of data.test that says which mapping it copies
+MOST_SAMPLES = 2**31  # largest number of samples in a step
 MOST_EPOCHS, MOST_WORKERS = 2**20, 1024
 
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """Sizes by the steps that were done before.
+    """Samples per rank of each step, as a schedule over the steps done so far.
 
-    ((0, 1024), (1000, 4096)): 1,024 samples in each of the first 1,000 steps, and 4,096 in those that follow.
+    ((0, 1024), (1000, 4096)): 1,024 samples in each of the first 1,000 steps, and 4,096 in all later steps.
     """
 
     changes: tuple[tuple[int, int], ...]
 
     @property
     def largest(self) -> int:
-        """Samples of the largest step: what memory is planned for."""
+        """Samples of the largest step, for which memory is planned."""
         return max(size for _, size in self.changes)
 
     def at(self, step: int) -> tuple[int, int | None]:
-        """(samples of the step that follows `step` others, steps until the size changes); None: it stays."""
+        """(samples of the step after `step` steps, steps until the size changes); None if it does not change again."""
         size = next(size for first, size in reversed(self.changes) if first <= step)
         ends = next((first for first, _ in self.changes if first > step), None)
         return size, None if ends is None else ends - step
 
     def steps(self, samples: int, epochs: int, ranks: int, *, keep: bool = False, step: int = 0) -> int:
-        """Steps after so many epochs, which begin after `step` others; the last one of each is kept, or left out.
+        """Total steps once `epochs` more epochs are done, starting after `step` steps.
 
-        keep: also where it is not full.
+        keep: whether the samples that do not fill a step at the end of an epoch are trained in a smaller one, or left
+        out.
         """
         for epoch in range(epochs):
             made, left = self.epoch(step, samples, ranks)
@@ -48,7 +49,7 @@ class BatchSizes:
         return step
 
     def epoch(self, step: int, samples: int, ranks: int) -> tuple[int, int]:
-        """(full steps of an epoch that begins after `step` others, samples that are left then)."""
+        """(full steps of an epoch that begins after `step` steps, samples left over at its end)."""
         first, left, over = step, samples, False
         while not over:
             size, more = self.at(step)
@@ -61,10 +62,10 @@ class BatchSizes:
 
 @noun
 class BatchChange:
-    """Another batch size from a step on.
+    """A change of the batch size after some steps.
 
-    after_steps: how many steps of the run come before. size: like batch_size or, where that is given, like
-    global_batch_size.
+    after_steps: number of steps of the run before the change. size: the new batch_size, or the new global_batch_size if
+    the run gives that.
     """
 
     after_steps: int
@@ -78,7 +79,7 @@ class BatchChange:
 
 
 def _like(train: Any, test: Any) -> Any:
-    """data.test, written out where it is that of data.train with other values of some keys."""
+    """data.test, with `like: train` replaced by the mapping of data.train and the keys of data.test put over it."""
     if not isinstance(test, dict) or LIKE not in test:
         return test
     given = cast(dict[str, Any], test)
@@ -96,22 +97,23 @@ class RunData(DataKeys):
     """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
 
     test may be {like: train, split: test}: the mapping of train with other values of some keys. batch_size: samples per
-    rank and step. global_batch_size: of all ranks instead, so that a run means the same on another number of ranks.
-    batch_changes: other sizes from some steps on, such as larger ones once the loss falls slowly. epochs: passes over
-    train. shuffle: in an order drawn from the run's seed. last: `drop` leaves the samples out that fill no step at the
-    end of an epoch; `keep` trains on them in a step of fewer.
+    rank and step. global_batch_size: samples per step of all ranks together, instead of batch_size, so that a run means
+    the same on another number of ranks. batch_changes: other batch sizes after some steps, such as larger ones once the
+    loss falls slowly. epochs: passes over train. shuffle: whether samples are read in an order drawn from the run's
+    seed. last: `drop` leaves out the samples that do not fill a step at the end of an epoch; `keep` trains on them in a
+    smaller step.
 
-    keep_together: so many samples that are stored side by side stay so when shuffled, as the samples of a session must
-    whose features repeat. window: samples that are shuffled together; fewer need less memory. feed: processes of each
-    rank that read, transform and batch, a number or auto; none: a thread of the trainer (docs/feed.md). engine: what
-    runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; none: that of
-    RAY_ADDRESS, or a Ray of this machine that ends with the run. seed: from which the order of samples follows; none:
-    the run's.
+    keep_together: number of consecutive samples that stay together when shuffled, such as the samples of a session,
+    whose features repeat. window: samples that are shuffled together; a smaller window needs less memory. feed:
+    processes of each rank that read, transform and batch samples, a number or auto; none: a thread of the trainer
+    (docs/feed.md). engine: where the feed's processes run, on this machine or on a Ray cluster. ray_address: address of
+    the cluster's head, 'host:port'; none: the address in RAY_ADDRESS, or a Ray on this machine that ends with the run.
+    seed: seed of the order of samples; none: the run's seed.
     """
 
     train: Any
     test: Any = None
-    batch_size: int = 1024  # trade-off: larger ones use devices better, and need another learning rate
+    batch_size: int = 1024  # trade-off: larger batches use devices better, and need another learning rate
     global_batch_size: int | None = None
     batch_changes: tuple[BatchChange, ...] = ()
     epochs: int = 1
@@ -148,11 +150,11 @@ class RunData(DataKeys):
 
     @property
     def largest_batch(self) -> int:
-        """Samples of the largest step: of a rank, or of all of them with global_batch_size."""
+        """Samples of the largest step, of each rank, or of all ranks together if global_batch_size is given."""
         return max(size for _, size in self._sizes)
 
     def batch_sizes(self, ranks: int) -> BatchSizes:
-        """Samples per rank of each step on so many ranks; UsageError where they cannot be shared evenly."""
+        """Samples per rank of each step on `ranks` ranks; UsageError if a batch cannot be divided evenly among them."""
         if self.global_batch_size is None:
             return BatchSizes(self._sizes)
         for first, size in self._sizes:
@@ -162,7 +164,7 @@ class RunData(DataKeys):
         return BatchSizes(tuple((first, size // ranks) for first, size in self._sizes))
 
     def local_batch_size(self, ranks: int) -> int:
-        """Samples per rank of the largest step; UsageError where they cannot be shared evenly."""
+        """Samples per rank of the largest step; UsageError if a batch cannot be divided evenly among the ranks."""
         return self.batch_sizes(ranks).largest
 
     @property

@@ -1,4 +1,4 @@
-"""Data that is named by the file of a run which trains on it."""
+"""Data that a command names by the run file that trains on it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ ENDINGS = (".yaml", ".yml", ".json")
 
 
 def data_of_run(data: Any) -> Any:
-    """What a run trains on, as its data.train has it, where a path is that of a run's file; all else as it is.
+    """The training data of a run if `data` is the path of a run file (its data.train); otherwise `data` unchanged.
 
     Raises:
-        UsageError: the run has a source of its own, which is no data of a format.
+        UsageError: the run names a batch source of its own, which is not data of a known format.
     """
     if not is_run_file(data):
         return data
@@ -28,7 +28,7 @@ def data_of_run(data: Any) -> Any:
 
 
 def is_run_file(data: Any) -> bool:
-    """Whether something is the path of a run's file."""
+    """Whether `data` is the path of a run file."""
     if not isinstance(data, str | Path) or not str(data).endswith(ENDINGS) or not Path(data).is_file():
         return False
     raw: Any = parse(read_text(str(data)), str(data))

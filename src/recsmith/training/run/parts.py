@@ -1,7 +1,8 @@
-"""What a run, its data, its plan or its machine bring along: the parts of the core; without torch.
+"""The parts of a job that RecSmith itself defines: what a run, its data, plan and machine contribute; without torch.
 
-What a part owns, needs and lacks is in seams/capabilities.py, and refuses most pairs; a part says the rest itself
-(`refuses`). refusals.py finds the parts of a run and asks all pairs. Parts of systems are in their folders.
+Most pairs of parts that cannot be combined follow from what each part owns, needs and lacks (seams/capabilities.py); a
+part's `refuses` covers the rest. refusals.py collects the parts of a run and checks all pairs. Parts of systems are in
+their folders.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from recsmith.training.run.run import Run
 
 COPIED = "data_parallel"
-SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
+SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # on CPU, FBGEMM 1.8 pools copied sequence tables
 
 
 FEED = PlainPart("data.feed", needs=Capabilities({job.FORMATS}))
@@ -64,7 +65,7 @@ AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({job.EXCHANGE
 
 
 def checkpoint_parts(run: "Run") -> list[PlainPart]:
-    """The parts of a run that its checkpoints are."""
+    """The parts that a run's checkpoint settings add: background writing and publishing."""
     said = run.checkpoint
     found = {BACKGROUND: said is not None and said.background, PUBLISHED: said is not None and said.publish is not None}
     return [part for part, there in found.items() if there]
@@ -72,7 +73,7 @@ def checkpoint_parts(run: "Run") -> list[PlainPart]:
 
 @dataclass(frozen=True)
 class SharedFeature(RefusesNothing):
-    """A feature that several tables look up: what is made of its ids is not the same for each."""
+    """A feature that several tables look up, so that its ids may be handled differently for each table."""
 
     needs: ClassVar[Capabilities] = Capabilities({job.TABLES, job.BAGS, job.IDS})
     lacks: ClassVar[Capabilities] = Capabilities({job.ONE_TABLE})
@@ -81,18 +82,18 @@ class SharedFeature(RefusesNothing):
 
     @property
     def cures(self) -> Mapping[str, str]:
-        """To look it up once."""
+        """The fix: look the feature up in one table."""
         return {job.TABLES: f"look '{self.feature}' up in one table, or leave the other out"}
 
     @property
     def stands(self) -> str:
-        """Which feature it is."""
+        """Names the shared feature."""
         return f"several tables look '{self.feature}' up"
 
 
 @dataclass(frozen=True)
 class OwnStep(RefusesNothing):
-    """A step that a class of the user's makes."""
+    """A training step made by a class of the user's."""
 
     owns: ClassVar[Capabilities] = Capabilities({job.STEP})
     name: str
@@ -101,35 +102,35 @@ class OwnStep(RefusesNothing):
 
 @dataclass(frozen=True)
 class PlannedTables(RefusesNothing):
-    """Tables where the plan puts them, on a kind of device."""
+    """The tables as the plan places them, on a kind of device."""
 
     plan: Plan
     device: str
 
     @property
     def label(self) -> str:
-        """Which sharding types the plan has."""
+        """The sharding types that occur in the plan."""
         return f"plan: {', '.join(sorted({each.sharding_type for each in self.plan.placements}))}"
 
     @property
     def copied(self) -> str | None:
-        """The first table, by name, that every rank has a copy of."""
+        """The first table, by name, that is copied to every rank; None if no table is."""
         return min((each.table for each in self.plan.placements if each.sharding_type == COPIED), default=None)
 
     @property
     def lacks(self) -> Capabilities:
-        """Of copies."""
+        """Lacks one place for each row, if a table is copied."""
         return Capabilities({job.ONE_PLACE}) if self.copied else NOTHING
 
     @property
     def stands(self) -> str:
-        """Which table is copied."""
+        """Names the table that is copied."""
         return f"the plan copies table {self.copied} to every rank"
 
 
 @dataclass(frozen=True)
 class SeveralGroups:
-    """A 2D plan: tables lie in several sharding groups, whose copies are averaged now and then."""
+    """A 2D plan: tables are sharded within several groups of ranks, whose copies are averaged at intervals."""
 
     owns: ClassVar[Capabilities] = Capabilities({job.ROWS})
     needs: ClassVar[Capabilities] = Capabilities(
@@ -140,7 +141,10 @@ class SeveralGroups:
     label: str = "a plan of sharding groups"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Messages of other forms, which sum over all ranks what groups have apart."""
+        """Refuses collectives other than the quantised ones.
+
+        They would sum over all ranks what each sharding group holds separately.
+        """
         if isinstance(other, Messages) and names_component(other.comms) and other.label != "comms: quantised":
             return f"{other.label} does not go with {self.label} yet; leave one of them out"
         return None
@@ -148,7 +152,7 @@ class SeveralGroups:
 
 @dataclass(frozen=True)
 class Sequences:
-    """A table that is not pooled, and the name of its model."""
+    """A table that is not pooled, and the name of the model that reads it."""
 
     lacks: ClassVar[Capabilities] = Capabilities({job.POOLED})
     table: str
@@ -157,11 +161,11 @@ class Sequences:
 
     @property
     def stands(self) -> str:
-        """Which table it is."""
+        """Names the table that is not pooled."""
         return f"table '{self.table}' has pooling none"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Models that pool, weights of ids, and copies on a CPU."""
+        """Refuses models that pool all tables, weights of ids, and copies on a CPU."""
         if other is BUILT_IN_MODEL:
             return f"{self.model} pools all its tables, and '{self.table}' has pooling none; name a model of yours"
         if other is WEIGHTS:
@@ -171,7 +175,7 @@ class Sequences:
 
 @dataclass(frozen=True)
 class TableOptimizer(RefusesNothing):
-    """The optimizer of embedding tables: FBGEMM has some on GPUs alone, and some for sharded tables alone."""
+    """The optimizer of embedding tables: FBGEMM has some only on GPUs, and some only for sharded tables."""
 
     cures: ClassVar[Mapping[str, str]] = {
         job.ON_GPU: f"on CPU use {', '.join(CPU_OPTIMIZERS)}",
@@ -181,50 +185,50 @@ class TableOptimizer(RefusesNothing):
 
     @property
     def label(self) -> str:
-        """Its key and name."""
+        """The run's key and the optimizer's name."""
         return f"optimizers.sparse.name: {self.name}"
 
     @property
     def lacks(self) -> Capabilities:
-        """State that TorchRec averages over sharding groups."""
+        """State that TorchRec averages over sharding groups, if the optimizer has none."""
         return NOTHING if self.name in SYNCED_OPTIMIZERS else Capabilities({job.AVERAGED})
 
     @property
     def stands(self) -> str:
-        """Which optimizer it is."""
+        """Names the optimizer."""
         return f"optimizers.sparse.name is {self.name}, whose state TorchRec's DMPCollection leaves apart"
 
     @property
     def needs(self) -> Capabilities:
-        """A GPU, and rows that are in one place."""
+        """A GPU, and each row in one place, if the optimizer requires them."""
         found = {job.ON_GPU: self.name not in CPU_OPTIMIZERS, job.ONE_PLACE: not OPTIMIZERS[self.name].copies}
         return Capabilities(need for need, needed in found.items() if needed)
 
 
 @dataclass(frozen=True)
 class Messages:
-    """The form in which embeddings and gradients cross ranks."""
+    """The encoding of embeddings and gradients that are sent between ranks."""
 
     comms: Any
 
     @property
     def label(self) -> str:
-        """Its key and value, or its name where it is a component."""
+        """The run's key and its value, or the component's name."""
         name = parsed(self.comms, "comms")[0] if names_component(self.comms) else self.comms.forward
         return f"comms: {name}"
 
     @property
     def needs(self) -> Capabilities:
-        """What its collectives need."""
+        """What the collectives need."""
         return getattr(collectives_of(self.comms), "needs", NOTHING)
 
     def refuses(self, other: Any, /) -> str | None:
-        """Plans that its collectives refuse."""
+        """Refuses plans that the collectives cannot carry."""
         return collectives_of(self.comms).refuses(other.plan) if isinstance(other, PlannedTables) else None
 
 
 def not_as_plain(comms: Any, system: str, why_not_int8: str) -> str | None:
-    """Why messages do not go with a system that takes plain codecs alone, and of these no int8; None where they do."""
+    """Why a system that takes only plain codecs without int8 cannot have these messages; None if it can."""
     if names_component(comms) and (name := parsed(comms, "comms")[0]) != "quantised":
         return f"comms: {name} does not go with {system} yet; leave one of them out"
     made: Any = collectives_of(comms)
@@ -233,7 +237,7 @@ def not_as_plain(comms: Any, system: str, why_not_int8: str) -> str | None:
 
 @dataclass(frozen=True)
 class NarrowTables:
-    """Tables whose weights are narrower than fp32: the name of the first, and its data type."""
+    """Tables whose weights are narrower than fp32: the first table's name, and the data type."""
 
     lacks: ClassVar[Capabilities] = Capabilities({job.FP32_TABLES})
     table: str
@@ -241,16 +245,16 @@ class NarrowTables:
 
     @property
     def label(self) -> str:
-        """Its key and value."""
+        """The run's key and its value."""
         return f"data_type: {self.data_type}"
 
     @property
     def stands(self) -> str:
-        """Which table it is."""
+        """Names the table and its data type."""
         return f"table '{self.table}' has data_type {self.data_type}"
 
     def refuses(self, other: Any, /) -> str | None:
-        """bf16, whose rows no training kernel of FBGEMM looks up: fp32, fp16 and bytes are what they take."""
+        """Refuses bf16, which FBGEMM's training kernels cannot look up; they take fp32, fp16 and bytes."""
         if other not in (CPU, GPU) or self.data_type != "bf16":
             return None
         halves = "use fp16, or leave it out and keep rows in halves (docs/precision.md), whose lookups read bf16"
@@ -261,7 +265,7 @@ class NarrowTables:
 
 
 def _pooled_copy(placed: PlannedTables) -> str | None:
-    """A sequence table that is copied to every rank on CPU: FBGEMM pools its rows there."""
+    """Refuses a sequence table that is copied to every rank on CPU, where FBGEMM pools its rows; None if none is."""
     sequences = {table.name for table in placed.plan.workload.tables if not table.pooled}
     found = (each for each in placed.plan.placements if each.table in sequences)
     odd = next((each for each in found if each.sharding_type not in SEQUENCES_ON_CPU), None)

@@ -1,8 +1,8 @@
-"""Which parts of a run do not go together, and why; without torch.
+"""Which parts of a run cannot be combined, and why; without torch.
 
-`check_together` walks all pairs of a run's parts (parts.py, and those of systems): what a part says of another itself,
-what it needs that another owns or lacks, and what both own (seams/capabilities.py). docs/reference/run.md
-has the table of pairs, which `pairs_table` makes.
+`check_together` checks all pairs of a run's parts (parts.py, and those of systems): what a part refuses itself, what it
+needs and another part owns or lacks, and what both parts own (seams/capabilities.py). docs/reference/run.md has the
+table of pairs, which `pairs_table` makes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,12 +41,12 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
 
 
 def loss_parts(model: RunModel) -> list[Part]:
-    """The loss of a model, where it is not binary cross entropy of all labels alike."""
+    """The parts of a model's loss; none if the loss is the same binary cross entropy for all labels."""
     return [*([core.SOFTMAX] if model.loss == "softmax" else []), *([core.TASKS] if model.tasks else [])]
 
 
 def data_parts(run: Run) -> list[Part]:
-    """The parts of a run's data, and of what reads them."""
+    """The parts of a run's data, and of what reads the data."""
     own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
     step = run.step_named[0]
     found: list[tuple[bool, Part]] = [
@@ -64,7 +64,7 @@ def data_parts(run: Run) -> list[Part]:
 
 
 def step_parts(run: Run) -> list[Part]:
-    """What a run says of the batches of its steps, and of rates in them."""
+    """The parts of a run that concern batches of a step and learning rates within it."""
     accumulated = run.step_named[0] == "accumulated"
     found: list[tuple[bool, Part]] = [
         (accumulated, core.ACCUMULATED),
@@ -75,20 +75,20 @@ def step_parts(run: Run) -> list[Part]:
 
 
 def row_parts(run: Run) -> list[Part]:
-    """Who holds the rows of a run, where that refuses anything."""
+    """The parts of a run's row store, if that refuses anything."""
     return [part for each in systems() for part in each.row_parts(run)]
 
 
 def device_parts(run: Run, device: str) -> list[Part]:
-    """The parts of a run that go with a kind of device or not, whatever its plan is."""
+    """The parts of a run that depend on the kind of device but not on the plan."""
     return [core.CPU if device == "cpu" else core.GPU, *map(core.TableOptimizer, run.optimizers.sparse.names)]
 
 
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
-    """The parts of a run under a plan, on a kind of device."""
+    """The parts of a run that depend on its plan and kind of device."""
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
     named = sorted(((table.data_type, table.name) for table in plan.workload.tables), reverse=True)
-    narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first of each
+    narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first table of each data type
     return [
         *device_parts(run, device), core.Messages(run.comms),
         *(core.Sequences(name, run.model.name) for name in sequences[:1]), core.PlannedTables(plan, device),
@@ -98,32 +98,32 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *(part for each in systems() for part in each.placed_parts(run, plan)),
         *core.checkpoint_parts(run),
         *([core.SeveralGroups(), *model_parts(run.model, tables=run.model.tables), *data_parts(run)]
-          if plan.cluster.replication is not None else []),  # with all that the run is written of
+          if plan.cluster.replication is not None else []),  # and all parts of the run file
     ]  # fmt: skip
 
 
 def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:
-    """The parts of a run's dense layers. shapes: of their parameters."""
+    """The parts of a run's dense layers. shapes: shapes of the dense parameters."""
     return [*trained_by(run), *([core.NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else [])]
 
 
 def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
-    """What trains dense layers, where it is not an optimizer like any other, and what that looks at.
+    """The parts that change how dense layers are trained: the loss, the batches of a step, and systems.
 
-    undecided: what `auto` may switch on counts, too.
+    undecided: also count systems that `auto` may switch on.
     """
     own = [*loss_parts(run.model), *step_parts(run)]
     return [*own, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:
-    """What parts say of others that they do not go with."""
+    """Why parts cannot be combined, one sentence for each pair."""
     return (sentence for _, _, sentence in refused_pairs(parts))
 
 
 def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
-    """(part, another one that it does not go with, why); what parts say themselves comes first."""
-    told = set[frozenset[int]]()  # each pair once; a part that was found twice goes with itself
+    """(part, other part, why they cannot be combined); a part's own refusals come first."""
+    told = set[frozenset[int]]()  # each pair is reported once; a part that was found twice can be combined with itself
     for refused in (_refused, job.owned_by_both):
         for part, other in permutations(parts, 2):
             pair = frozenset((id(part), id(other)))
@@ -133,18 +133,18 @@ def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
 
 
 def _refused(part: Part, other: Part) -> str | None:
-    """Why a part refuses another one: for a reason of its own, or because it lacks something beside it."""
+    """Why a part cannot be combined with another one: its own refusal, or an unmet need."""
     return part.refuses(other) or job.unmet_need(part, other)
 
 
 def check_together(parts: Sequence[Part]) -> None:
-    """UsageError of the first pair of parts that do not go together."""
+    """UsageError for the first pair of parts that cannot be combined."""
     for sentence in refusals(parts):
         raise UsageError(sentence)
 
 
 def pairs_table(parts: Sequence[Part]) -> str:
-    """What each of these parts does not go with, as a table in Markdown."""
+    """A Markdown table that lists, for each part, the parts it cannot be combined with."""
     beside: dict[str, list[str]] = {part.label: [] for part in parts}
     for part, other, _ in refused_pairs(parts):
         for label, name in ((part.label, other.label), (other.label, part.label)):

@@ -2,8 +2,8 @@
 
     Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
 
-Those of data stand in data.py, those of optimizers in optimizers/settings.py. Runs are read from YAML or JSON, with
-`--set key=value` over them. Nothing here imports torch. What a run does is in loop.py, from top to bottom.
+The data section is in data.py, that of optimizers in optimizers/settings.py. Runs are read from YAML or JSON, with
+`--set key=value` applied on top. Nothing here imports torch. What a run does is in loop.py, from top to bottom.
 """
 
 import re
@@ -48,23 +48,24 @@ from recsmith.workloads.workload import IndexDedup
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
-ACCUMULATED = 4  # batches of a step of pipeline accumulated, where the run says none
-MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can refuse it
-MOST_UNITS = 2**20  # of a layer, and columns of a table
-MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
-MADE_HERE = ("auto", "torchrec")  # plans that no file holds
-GROUPS, LEARNERS = ("model", "optimizers", "metrics"), ("sparse", "dense")  # of keys that always mean something
+ACCUMULATED = 4  # batches in a step of pipeline `accumulated`, if the run gives no number
+MOST_RANKS = 2**16  # ranks of a job; a plan for more would fill memory before it could be refused
+MOST_UNITS = 2**20  # largest width of a layer, and most columns of a table
+MOST_LAYERS = 1000  # layers in one part of a built-in model; a damaged file may name millions, each an object
+MADE_HERE = ("auto", "torchrec")  # plans that are made by the job, not read from a file
+GROUPS, LEARNERS = ("model", "optimizers", "metrics"), ("sparse", "dense")  # groups that may be null
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
 
 
 @noun
 class RunTable:
-    """An embedding table, where the run does not take the data's: several features may share it, and one have several.
+    """An embedding table that the run names itself; features may share a table, and a feature may have several tables.
 
-    name: unlike any other. num_embeddings: its rows. embedding_dim: its columns; none: those of the model. features: of
-    the data; the table's own name where there are none. pooling: none keeps the rows of each id, for a model of yours
-    that reads sequences (docs/models.md). data_type: of its weights.
+    name: unique among the tables. num_embeddings: number of rows. embedding_dim: number of columns; none: the model's
+    embedding_dim. features: features of the data that it looks up; by default the feature of the table's own name.
+    pooling: sum or mean pools the rows of a sample; none keeps the row of each id, for a model of yours that reads
+    sequences (docs/models.md). data_type: data type of its weights.
     """
 
     name: str
@@ -77,10 +78,10 @@ class RunTable:
 
 @noun
 class TableStart:
-    """How the weights of some tables start: drawn evenly within `reach` of 0.
+    """Initial weights of some tables: drawn uniformly from -`reach` to `reach`.
 
-    tables: a name, or a pattern such as 'item*'; of several that fit, the first one counts. reach: others have 1 over
-    the square root of their rows.
+    tables: a table's name, or a pattern such as 'item*'; the first entry that matches a table counts. reach: largest
+    absolute value of a weight; tables without an entry have 1 / sqrt(rows).
     """
 
     tables: str
@@ -101,23 +102,25 @@ class RunModel(ModelKeys):
 
     name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); mmoe,
     ple, which learn several labels, two_tower (docs/models.md); wide_deep; or a function of yours, 'module:function'.
-    embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
-    without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
-    dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
-    model that has some, or of a function of yours (docs/models.md). table_module: what pooled tables are built as: a
-    component, or 'module:Class' of yours with its settings (docs/models.md). precision: of the dense layers' products;
-    bf16 is autocast. index_dedup: whether a rank looks its equal ids up once in tables that are not pooled, where the
-    plan is made here; auto: where that pays. loss: binary cross entropy of each label; or softmax, that of the first of
-    a sample's candidates among all (docs/sequences.md). tasks: what is learned of each label, instead of one loss for
-    all of them (docs/models.md). initial: how the weights of some tables start, by their names.
+    embedding_dim: columns of every table that gives none of its own. bottom, top: layer sizes of the bottom and top
+    MLP, without their last layers, whose sizes follow from embedding_dim and from the one label. cross_layers,
+    cross_rank: number and rank of the cross layers of dlrm_dcn. hidden, factors: layer sizes of deepfm. tables: named
+    tables, instead of one table for each feature of the data. arguments: arguments of models that take some, or of your
+    function (docs/models.md). table_module: the module that pooled tables are built as: a component, or 'module:Class'
+    of yours with its settings (docs/models.md). precision: data type of the dense layers' products; bf16 is autocast.
+    index_dedup: whether a rank looks up each distinct id only once in tables that are not pooled, if the plan is made
+    by the job; auto: if that is predicted to save time. loss: binary: binary cross entropy of each label; softmax:
+    cross entropy of a sample's first candidate against all its candidates (docs/sequences.md). tasks: a loss for each
+    label, instead of one loss for all of them (docs/models.md). initial: initial weights of some tables, by the tables'
+    names.
     """
 
     name: str = "dlrm"
     embedding_dim: int = 16
     bottom: tuple[int, ...] = (64,)
     top: tuple[int, ...] = (64, 32)
-    cross_layers: int = 3  # of MLPerf's DLRM-DCN
-    cross_rank: int = 64  # trade-off: MLPerf has 512; small models need less
+    cross_layers: int = 3  # as in MLPerf's DLRM-DCN
+    cross_rank: int = 64  # trade-off: MLPerf uses 512; small models need less
     hidden: int = 64
     factors: int = 16
     tables: tuple[RunTable, ...] = ()
@@ -151,7 +154,7 @@ class RunModel(ModelKeys):
             None if deep is None else f"model.{deep} has more than {MOST_LAYERS:,} layers; name fewer",
         )
         check_tasks(self.tasks, self.loss)
-        settings = model_settings(self.name, self.arguments)  # says which of its arguments is wrong
+        settings = model_settings(self.name, self.arguments)  # raises an error that names a wrong argument
         if self.loss == "softmax" and ":" not in self.name and not scores_candidates(settings):
             raise UsageError(
                 f"model.loss is softmax, which compares candidates of a sample, and {self.name} scores one; take "
@@ -167,11 +170,12 @@ def _listed(sizes: int | tuple[int, ...]) -> tuple[int, ...]:
 
 @noun
 class Checkpointing:
-    """When the state of the job is saved: every so many steps and when it is ended by a signal.
+    """When the state of a job is saved: at regular steps, and when a signal ends the job.
 
-    every: steps between two of them. keep: the newest ones that stay. background: written while training goes on, from
-    a copy in host memory. publish: an address such as s3://models/clicks, where checkpoints and the trained model are
-    put as well, and from which a start goes on whose output has none, or an older one (docs/launch.md).
+    every: steps between two checkpoints. keep: number of the newest checkpoints that are kept. background: whether
+    checkpoints are written while training goes on, from a copy in host memory. publish: an address such as
+    s3://models/clicks, to which checkpoints and the trained model are also copied; a job continues from there if its
+    output has no checkpoint, or an older one (docs/launch.md).
     """
 
     every: int = 1000
@@ -194,13 +198,13 @@ class Checkpointing:
 
 @noun
 class RunMetrics:
-    """What is told of training: NE, log loss, calibration and AUC of the samples since the line before.
+    """What is reported during training: NE, log loss, calibration and AUC of the samples since the line before.
 
-    every: steps between two lines. tensorboard: written where the package is installed. evaluate_every: steps between
-    two evaluations on data.test; none: at the end alone. group: evaluations rank samples that have the same id of this
-    feature, such as a user, and tell grouped AUC; none: with `at`, a target and its `negatives` are ranked together.
-    at: places k for which hit rate, recall and NDCG are told. pr_auc: evaluations tell the area under the curve of
-    precision over recall, too, which says more than AUC where few labels are 1.
+    every: steps between two lines. tensorboard: whether TensorBoard files are written; needs the package.
+    evaluate_every: steps between two evaluations on data.test; none: only at the end. group: a feature such as a user
+    id; evaluations rank the samples that share its id, and report grouped AUC; none: with `at`, a target and its
+    `negatives` are ranked together. at: ranks k for which hit rate, recall and NDCG at k are reported. pr_auc: whether
+    evaluations also report the area under the precision-recall curve, which says more than AUC if few labels are 1.
     """
 
     every: int = 100
@@ -224,24 +228,25 @@ class RunMetrics:
 @noun
 @keys_of_systems("")
 class Run(RunKeys):
-    """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
+    """A training job: data, model, plan, optimizers, communication, checkpoints, metrics.
 
-    data: where samples come from. output: folder of everything that is written. model: what is trained. plan: a plan
-    file; auto: made for this job when it starts; torchrec: made by TorchRec's own planner, to compare. ranks: processes
-    of this machine where no launcher starts them; none: its GPUs, or as many as the plan has, or one. device: auto
-    trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. pipeline: what
-    makes a step: base; sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto takes
-    it on GPUs; prefetch_sparse_dist, which fetches cached rows too; or another component. steps: after which training
-    ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings and their gradients
-    cross ranks, or a component. rows: who holds the rows of tables: the devices of ranks, or another component.
-    checkpoint: when the state is saved; none saves nothing but the trained model. metrics: what is told of training.
-    watchers: what looks at steps and may ask for something: components, and functions of yours, 'module:function', that
-    hear of each step. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md);
+    data: where samples come from. output: folder to which everything is written. model: the model that is trained.
+    plan: a plan file; auto: made for this job when it starts; torchrec: made by TorchRec's own planner, for comparison.
+    ranks: processes on this machine if no launcher starts them; none: one for each GPU, or as many as the plan has, or
+    one. device: auto trains on GPUs if each rank has one, and otherwise on CPU; cuda refuses to train without GPUs.
+    pipeline: how a step is made: base; sparse_dist, which sends the ids of the next batch between ranks while this
+    batch is trained; auto uses sparse_dist on GPUs; prefetch_sparse_dist, which also fetches cached rows ahead; or
+    another component. steps: number of steps after which training ends, instead of data.epochs. optimizers: the
+    optimizers of tables and dense layers. comms: encoding of the embeddings and gradients that are sent between ranks,
+    or a component. rows: where the rows of tables are stored: the ranks' devices, or another component. checkpoint:
+    when the state is saved; none saves only the trained model. metrics: what is reported during training. watchers:
+    what checks the steps and may request an action: components, and functions of yours, 'module:function', that are
+    called after each step. capture: folder for a trace of some steps, which `recsmith predict` reads (docs/predict.md);
     none captures nothing. systems: techniques of other packages, by name or 'module:Class', each with its settings
-    (docs/extending.md). seed: from which weights at the start, the order of samples and dropout follow.
+    (docs/extending.md). seed: seed of the initial weights, the order of samples and dropout.
 
-    A component is a name or 'module:Class', or a mapping with `name` and its settings (docs/reference/run.md has
-    all of them).
+    A component is a name or 'module:Class', or a mapping with `name` and its settings (docs/reference/run.md has all of
+    them).
     """
 
     data: RunData
@@ -274,22 +279,22 @@ class Run(RunKeys):
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
             check_rules(setting_without_name(COLLECTIVES, RunComms, self.comms, "comms"))
-            decode_part(RunComms, self.comms, "comms")  # says which of its fields is wrong
+            decode_part(RunComms, self.comms, "comms")  # raises an error that names a wrong field
         check_rules(*(sentence for system in systems() for sentence in system.wrong(self)))
 
     @property
     def order_seed(self) -> int:
-        """From which the order of samples follows."""
+        """Seed of the order of samples."""
         return self.seed if self.data.seed is None else self.data.seed
 
     @property
     def step_named(self) -> tuple[str, dict[str, Any]]:
-        """(name, settings) of what makes a step: its `pipeline`."""
+        """(name, settings) of the component that makes a step: the run's `pipeline`."""
         return parsed(self.pipeline, "pipeline")
 
     @property
     def batches_in_turn(self) -> int:
-        """Batches that a step takes one after the other, where that is known before."""
+        """Batches that a step processes one after the other, if that is known from the run's settings; otherwise 1."""
         name, settings = self.step_named
         return settings.get("batches", ACCUMULATED) if name == "accumulated" else 1
 
@@ -300,7 +305,7 @@ class Run(RunKeys):
 
     @property
     def watched(self) -> tuple[Component, ...]:
-        """The watchers that it names, those of systems, the capture that it asks for, and the guard of losses."""
+        """All watchers of the run: named by it, added by systems, for its `capture`, and the guard of losses."""
         watch: tuple[Component, ...] = tuple(each for system in systems() for each in system.watchers(self))
         capture: tuple[Component, ...] = () if self.capture is None else ({NAME: "capture", "folder": self.capture},)
         guarded = any(parsed(each, "watchers")[0] == "loss_guard" for each in self.watchers)
@@ -308,18 +313,18 @@ class Run(RunKeys):
 
 
 def names_component(value: object) -> bool:
-    """Whether a value of a run names a component, beside the fields of a noun that may stand there too."""
+    """Whether a value of a run names a component rather than giving the fields of a noun."""
     return isinstance(value, str) or (isinstance(value, dict) and NAME in value)
 
 
 def names_modules(run: Run) -> bool:
-    """Whether a run names functions or classes of the user's, anywhere."""
+    """Whether a run names a function or class of the user's anywhere."""
     texts = (*run.systems, *_texts(run_to_raw(run)))
     return any(OF_A_MODULE.fullmatch(text.rpartition("=")[2]) for text in texts)
 
 
 def _texts(raw: Any) -> Generator[str]:
-    """Every text of nested data."""
+    """Every string in nested data."""
     if isinstance(raw, str):
         yield raw
     elif isinstance(raw, dict | list):
@@ -328,15 +333,15 @@ def _texts(raw: Any) -> Generator[str]:
 
 
 def load_run(source: Run | Source, settings: tuple[str, ...] = ()) -> Run:
-    """The run of a YAML or JSON file ('-' is stdin), over the file that it extends, with some of its values replaced.
+    """Read a run from a YAML or JSON file ('-' is stdin), on top of the file that it extends, with `settings` applied.
 
-    A Run is taken as it is.
+    A Run is returned as it is, or with `settings` applied.
 
     settings: 'key=value', keys with dots ('data.batch_size=512'), values as YAML.
 
     Raises:
         UsageError: the file cannot be read, or a setting is not key=value.
-        CorruptFile: it is not a run; every wrong field is named, unknown ones with the nearest known one.
+        CorruptFile: it is not a run; every wrong field is named, unknown ones with the nearest known field.
     """
     if isinstance(source, Run) and not settings:
         return source
@@ -354,12 +359,12 @@ def _raw_of(source: Source) -> Raw:
 
 
 def run_from_raw(raw: Raw, source: str, settings: tuple[str, ...] = ()) -> Run:
-    """A run from plain data of schema recsmith/run/1. settings: whose values are in it in place of the source's."""
+    """A run from plain data of schema recsmith/run/1. settings: 'key=value' settings already applied to it."""
     return decode(Run, _without_empty(check_schema(raw, SCHEMA, source)), source, settings)
 
 
 def _without_empty(raw: Raw) -> Raw:
-    """A group of keys that is null, as one whose lines are all comments, says as much as one that is left out."""
+    """The run without groups that are null, such as a group whose lines are all comments: the defaults apply."""
     kept = {key: value for key, value in raw.items() if key not in GROUPS or value is not None}
     optimizers = kept.get("optimizers")
     if isinstance(optimizers, dict):
@@ -369,17 +374,17 @@ def _without_empty(raw: Raw) -> Raw:
 
 
 def run_of_job(raw: Raw) -> Run:
-    """The run that a process of a job is given, with the systems of other packages that it names."""
+    """The run that a process of a job receives, after loading the systems of other packages that it names."""
     run = run_from_raw(raw, "the run")
     use_systems(run)
     return run
 
 
 def run_to_raw(run: Run) -> Raw:
-    """Plain data of a run, as a file holds it."""
+    """The run as plain data, as it is written to a file."""
     return {"schema": SCHEMA, **encode(run)}
 
 
 def save_run(run: Run, target: Source) -> None:
-    """Write the run's file, whole or not at all."""
+    """Write the run to a file, atomically."""
     write_text(source_text(target, "an output"), dump_json(run_to_raw(run)))

@@ -1,4 +1,4 @@
-"""The embedding tables of a run: those that it names, or one for each feature of its data; without torch."""
+"""The embedding tables of a run: the tables it names, or one table for each feature of its data; without torch."""
 
 import re
 from collections import Counter
@@ -14,11 +14,12 @@ from recsmith.training.seams import systems
 
 
 def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
-    """The tables, every field filled in.
+    """The run's tables, with every field filled in.
 
     Raises:
-        UsageError: a table names a feature that the data lacks, or one twice, a table is smaller than the data's ids,
-            or the data does not say how many ids a feature has.
+        UsageError: a table names a feature that the data lacks, or names a feature twice; a table has fewer rows than
+            the
+            feature has ids; or the data does not say how many ids a feature has.
     """
     sizes: Mapping[str, int | None] = {feature.name: feature.num_embeddings for feature in schema.features}
     for system in systems():
@@ -46,7 +47,7 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
 
 
 def _check_names(tables: tuple[RunTable, ...]) -> None:
-    """UsageError for a name that no part of a model in PyTorch can have."""
+    """UsageError if a table's name cannot be the name of a submodule in PyTorch, is empty, or occurs twice."""
     twin = next((name for name, count in Counter(table.name for table in tables).items() if count > 1), None)
     if twin is not None:
         raise UsageError(f"two tables would be named '{twin}'; name the tables of the model (model.tables)")
@@ -58,7 +59,7 @@ def _check_names(tables: tuple[RunTable, ...]) -> None:
 
 
 def name_refused(table: RunTable) -> str:
-    """Why a table cannot be trained under its name, and what to write; for names that PyTorch has no room for."""
+    """The error text for a table name that PyTorch cannot use, with a name that works."""
     other = f"table_{re.sub(r'[^a-zA-Z0-9]', '_', table.name)}"
     return (
         f"'{table.name}' cannot be the name of a table that is trained: PyTorch holds tables as attributes, which "
@@ -78,7 +79,7 @@ def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunT
 
 
 def _wide_table(table: RunTable, settings: WideDeepSettings) -> RunTable:
-    """The table of weights beside a table of vectors, of the same feature."""
+    """The table of wide weights that belongs to a table of vectors, for the same feature."""
     return replace(table, name=f"{table.name}{WIDE}", embedding_dim=settings.wide_columns)
 
 

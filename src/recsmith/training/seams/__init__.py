@@ -1,7 +1,8 @@
-"""The seams at which a run names its components, and those that are the core's own, one line each; without torch.
+"""The interfaces at which a run names components, and RecSmith's own components, one line each; without torch.
 
-What each of them has to do is said by `protocol.py` of its folder. A system registers its own in its record. Formats of
-data, collectives and optimizers are registered beside their settings (data/dataset.py, collectives/, optimizers/).
+`protocol.py` in each folder says what a component has to do. A system registers its own components in its record.
+Formats of data, collectives and optimizers are registered next to their settings (data/dataset.py, collectives/,
+optimizers/).
 """
 
 from recsmith._components import register
@@ -23,4 +24,4 @@ register(WATCHER, "capture", "recsmith.training.watchers.capture:CaptureWatcher"
 register(WATCHER, "function", "recsmith.training.watchers.functions:FunctionWatcher")
 register(TABLES, "plain", "recsmith.training.tables.plain:plain")
 
-systems()  # whose components have names, too
+systems()  # loading the systems registers their components, too

@@ -1,6 +1,6 @@
-"""What a system is asked of a run that is read and built: what it says, what goes with it, its data, its tables.
+"""What a system contributes while a run is read and built: checks, parts, data and the model's tables.
 
-Tables are those of the model; without torch, but for what stands behind TYPE_CHECKING.
+Without torch, except behind TYPE_CHECKING.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TablesAsked:
-    """How a run's tables are built, as far as a system says so.
+    """How a system wants the tables of a run to be built.
 
-    run: with what the system decided. module: the table module that it wants, as a run names one; None for that of the
-    run. told: what was decided, and why. parts: what tables so built refuse (run/parts.py).
+    run: the run with what the system decided. module: the table module that it wants, as a run names one; None: the
+    run's. told: what was decided, and why. parts: parts of the tables so built, for refusals (run/parts.py).
     """
 
     run: "Run"
@@ -41,14 +41,14 @@ class Building:
     """How a run with a system is read, and how its data and model are built."""
 
     def wrong(self, run: "Run") -> Iterable[str | None]:
-        """What is wrong with a run as it is written, a sentence each."""
+        """What is wrong with a run as written, one sentence each."""
         return ()
 
     def check(self, run: "Run", *, launched: bool) -> None:
-        """Raise where something is missing that a run needs. launched: whether a launcher started this process."""
+        """Raise if something that a run requires is missing. launched: whether a launcher started this process."""
 
     def watchers(self, run: "Run") -> Sequence[Any]:
-        """Watchers that a run has by it, as a run names them."""
+        """Watchers that it adds to a run, as a run names them."""
         return ()
 
     def table_parts(self, model: "RunModel") -> Sequence["Part"]:
@@ -72,23 +72,23 @@ class Building:
         return ()
 
     def source(self, run: "Run", dataset: "Dataset") -> "BatchSource | None":
-        """Where batches of a dataset come from; None for epoch after epoch."""
+        """The source of batches from a dataset; None: epoch after epoch."""
         return None
 
     def batches_of_a_step(self, run: "Run") -> int:
-        """Batches that a step takes together, at most."""
+        """The largest number of batches that a step processes together."""
         return 1
 
     def deal(self, run: "Run") -> "Deal | None":
-        """By what work the samples of a step are dealt to ranks (data/dealing.py); None: as they are stored."""
+        """The work by which samples of a step are distributed over ranks (data/dealing.py); None: in stored order."""
         return None
 
     def tables(self, run: "Run", source: "BatchSource") -> TablesAsked:
-        """How tables are built, for the data of a source."""
+        """How tables are built for the data of a source."""
         return TablesAsked(run)
 
     def table_module(self, model: "RunModel", tables: Sequence["RunTable"]) -> Any:
-        """The table module of pooled tables, as a run names one, where a model's settings ask for it; else None."""
+        """The table module for pooled tables, as a run names one, if a model's settings ask for it; otherwise None."""
         return None
 
     def sequences(
@@ -98,32 +98,32 @@ class Building:
         configs: Sequence["EmbeddingConfig"],
         device: "torch.device",
     ) -> "nn.Module | None":
-        """The module of tables whose rows are not pooled, where a model's settings ask for another than TorchRec's."""
+        """The module of tables that are not pooled, if a model's settings ask for one other than TorchRec's."""
         return None
 
     def sizes(self, model: "RunModel", of_data: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Rows of the tables of features, where a model's settings say them. of_data: ids by the data."""
+        """Rows of each feature's table, if a model's settings give them. of_data: number of ids by the data."""
         return of_data
 
     def check_model(self, run: "Run", model: "nn.Module") -> None:
-        """Raise where a model cannot be trained so."""
+        """Raise if a model cannot be trained with the system."""
 
     def trains_layers(self, run: "Run") -> bool:
-        """Whether the run's step trains dense layers itself, in place of their optimizer."""
+        """Whether the run's step trains dense layers itself, instead of their optimizer."""
         return False
 
     def tables_rest(self, run: "Run") -> bool:
-        """Whether tables learn nothing."""
+        """Whether tables are not trained."""
         return False
 
     def kernel_facts(self, run: "Run", plan: Plan) -> Mapping[str, Any]:
-        """What the kernels of the run's row store are told beside its settings."""
+        """Facts that the kernels of the run's row store receive in addition to its settings."""
         return {}
 
     def worded_plan(self, run: "Run", plan: Plan, device: str) -> tuple[Plan, Mapping[str, Any]] | None:
-        """(the plan in the words of TorchRec, constraints by table), where tables are kept in another way."""
+        """(the plan in TorchRec's terms, constraints by table), if tables are stored differently; otherwise None."""
         return None
 
     def host_parts(self, task: "nn.Module", plan: Plan, device: "torch.device", codecs: Any) -> "HostParts | None":
-        """What the ranks of a host have that others do not (HostParts of stores/protocol.py); None for nothing."""
+        """Model parts that only the ranks of one host have (HostParts of stores/protocol.py); None for nothing."""
         return None

@@ -1,9 +1,9 @@
-"""What parts of a run own, need and lack: by these, pairs that nobody thought of are refused; without torch.
+"""What parts of a run own, need and lack, from which incompatible pairs follow; without torch.
 
 A plain job provides everything: its tables are pooled and in fp32, its layers have gradients, and so on. A part *owns*
-what no other part can say beside it. It *lacks* what a job with it does not provide. It *needs* what others may own or
-lack. refusals.py (run/) walks all pairs: two owners of one thing, and a need that a part leaves without a provider, are
-each refused by one sentence that is made of labels.
+what no other part may decide as well. It *lacks* what a job with it does not provide. It *needs* what other parts may
+own or lack. refusals.py (run/) checks all pairs: two owners of one thing, and a need that another part leaves unmet,
+are each refused with one sentence made of the parts' labels.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 Capabilities = frozenset[str]
 NOTHING = Capabilities()
 
-# What one part alone can say of a job; errors have it as it stands here.
+# What only one part can decide in a job. Error messages contain these texts as they are.
 TABLES, BAGS, IDS = "how tables are built", "which bags are looked up", "which rows ids stand for"
 LAYERS, LAYER_WEIGHTS = "how dense layers are trained", "how the weights of dense layers are kept"
 STEP, ORDER, PRODUCTS = "how a step is made", "in which order samples come", "how dense layers are multiplied"
@@ -22,9 +22,9 @@ BETWEEN, LOSS, START = "what is done between steps", "the loss of a sample", "th
 CHECKPOINTS = "where checkpoints are"
 OF_ONE_MODEL = Capabilities(
     {TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN, LOSS, START, CHECKPOINTS}
-)  # what a system that trains in another way has of a plain job, until it is tried with more
+)  # what a system with its own training needs from a plain job, until more was tried
 
-# What a part may need, and another one may lack.
+# What one part may need and another one may lack.
 POOLED, FP32_TABLES, ONE_PLACE = "pooled tables", "tables in fp32", "each row in one place"
 FORMATS, ON_CPU, ON_GPU = "data in files of a format", "ranks on CPUs", "ranks on GPUs"
 MATRICES, FP32_WEIGHTS = "a dense layer with a matrix", "weights of dense layers in fp32"
@@ -37,37 +37,37 @@ ONE_BATCH = "steps of one batch"
 AVERAGED = "an optimizer whose state groups average"
 GRADIENTS = "gradients of dense layers that cross ranks"
 
-ANYTHING = "*"  # key of `cures`: what to do whatever is missing
+ANYTHING = "*"  # key of `cures` for the advice that applies to any unmet need
 
 
 class Part(Protocol):
-    """Something that a run has, under the name that docs have for it.
+    """Something that a run has, under the name that the docs use for it.
 
-    Beside `label` and `refuses` a part may have `owns`, `needs` and `lacks`; `stands`, what the run or its data say
-    where it lacks something; and `cures`, by what it needs, what to do where that is not there.
+    In addition to `label` and `refuses`, a part may have `owns`, `needs` and `lacks`; `stands`, the words for what in
+    the run or its data makes it lack something; and `cures`, the advice for each unmet need.
     """
 
     @property
     def label(self) -> str:
-        """What people call it: a key of the run, with its value where that matters."""
+        """What people call the part: a key of the run, with its value if that matters."""
         ...
 
     def refuses(self, other: Any, /) -> str | None:
-        """Why it does not go with another part for a reason that capabilities cannot tell, and what to do."""
+        """Why it cannot be combined with another part, if capabilities do not say so, and what to do; else None."""
         ...
 
 
 class RefusesNothing:
-    """Of a part whose refusals all follow from what it owns, needs and lacks."""
+    """Base of parts whose refusals all follow from what they own, need and lack."""
 
     def refuses(self, _: Any, /) -> str | None:
-        """None: capabilities say it."""
+        """None: capabilities say everything."""
         return None
 
 
 @dataclass(frozen=True)
 class PlainPart(RefusesNothing):
-    """A part that is its name, what it owns, needs and lacks, and what stands in the run where it lacks something."""
+    """A part that consists of its label and what it owns, needs and lacks; `stands` says why it lacks something."""
 
     label: str
     owns: Capabilities = NOTHING
@@ -82,12 +82,12 @@ def owned(part: Any) -> Capabilities:
 
 
 def owns(part: Any, *things: str) -> bool:
-    """Whether a part owns one of these."""
+    """Whether a part owns at least one of these things."""
     return not owned(part).isdisjoint(things)
 
 
 def owned_by_both(part: Any, other: Any) -> str | None:
-    """Why two parts do not go together that own the same; None where they do not, or one key of the run has both."""
+    """Why two parts that own the same thing cannot be combined; None if they do not, or share a key of the run."""
     both = owned(part) & owned(other)
     if not both or key_of(part) == key_of(other):
         return None
@@ -95,7 +95,7 @@ def owned_by_both(part: Any, other: Any) -> str | None:
 
 
 def unmet_need(part: Any, other: Any) -> str | None:
-    """Why a part does not go with another one that owns or lacks what it needs; None where all is there."""
+    """Why a part cannot be combined with one that owns or lacks something it needs; None if all its needs are met."""
     needs: Capabilities = getattr(part, "needs", NOTHING)
     if lacking := needs & getattr(other, "lacks", NOTHING):
         need = min(lacking)
@@ -112,5 +112,5 @@ def _cure(part: Any, other: Any, need: str) -> str:
 
 
 def key_of(part: Part) -> str:
-    """The key of the run by which it has a part: of several values, a run has one."""
+    """The key of the run that a part belongs to; a run has only one of the key's values."""
     return part.label.partition(": ")[0]

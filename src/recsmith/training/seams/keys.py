@@ -1,4 +1,4 @@
-"""Keys that systems have in nouns of the core: of a run, its data and its model, and of the card of a trained model."""
+"""Keys that systems add to nouns of the core: to a run, its data and its model, and to a trained model's card."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -9,15 +9,15 @@ Class = TypeVar("Class")
 
 
 def keys_of_systems(before: str) -> Callable[[type[Class]], type[Class]]:
-    """A decorator: a noun of the run has the keys of its base (listed.py) whose systems are there.
+    """A decorator that gives a noun of the run the keys of its base (listed.py) whose systems are installed.
 
-    Types and meanings are what the systems say. before: what stands before the keys in a run, such as 'model.'.
+    Each system defines the type and meaning of its key. before: prefix of the keys in a run, such as 'model.'.
     """
     return _with_keys({each.key.removeprefix(before): (each.settings, each.about) for each in systems() if each.about})
 
 
 def cards_of_systems() -> Callable[[type[Class]], type[Class]]:
-    """A decorator: the card of a model has the keys of its base that systems write."""
+    """A decorator that gives the card of a model the keys of its base that systems write."""
     nouns = [(name, noun) for each in systems() for name, noun in each.cards.items()]
     return _with_keys({name: (noun, _first_sentence(noun)) for name, noun in nouns})
 

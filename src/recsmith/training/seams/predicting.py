@@ -1,4 +1,4 @@
-"""What a system is asked of a run before it starts: its plan, what `auto` decides, its step, its memory, what is told.
+"""What a system contributes before a run starts: rules for its plan, decisions for `auto`, step, memory, report lines.
 
 Nothing here imports torch.
 """
@@ -26,7 +26,7 @@ NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAM
 
 @noun
 class SystemTold:
-    """A system of a run. key: of the run. on: whether the run has it. said: what it brings or costs, in a sentence."""
+    """A system of a run, as reported. key: key of the run. on: whether it is on. said: gain or cost, in a sentence."""
 
     key: str
     on: bool
@@ -34,7 +34,7 @@ class SystemTold:
 
 
 def _as_predicted(*said: Any) -> Any:
-    """A step as it is, of (run, plan, ranks, step)."""
+    """The step unchanged; called with (run, plan, ranks, step)."""
     return said[-1]
 
 
@@ -42,12 +42,13 @@ def _as_predicted(*said: Any) -> Any:
 class OpenRun:
     """A run while systems decide what it leaves open, one after the other.
 
-    run: so far. parts: its data and model (Unsharded). plan: as it was given. priced: with the run's batch and
-    optimizer. shapes: of dense parameters. numbers: of gradients that cross ranks. comms: what crosses ranks, so far.
-    step: predicted, so far; None where it is not. before: the run of the checkpoint that training goes on from, whose
-    choices stay. told: what was decided, and why. lengths: of the histories of the first step, rank by rank, where the
-    model is one of histories and the step is predicted. ranks: that train. told_step: how a dry run tells a step of a
-    run, a plan and ranks.
+    run: the run so far. parts: its data and model (Unsharded). plan: the plan as given. priced: the plan with the run's
+    batch and optimizer. shapes: shapes of the dense parameters. numbers: count of gradient values that are sent between
+    ranks. comms: encoding of messages between ranks, so far. step: the predicted step, so far; None if it is not
+    predicted. before: the run of the checkpoint that training continues from, whose choices are kept. told: what was
+    decided, and why. lengths: lengths of the histories of the first step, rank by rank, if the model reads histories
+    and the step is predicted. ranks: number of training ranks. told_step: function that turns a predicted step of a
+    run, a plan and ranks into the step that a dry run reports.
     """
 
     run: "Run"
@@ -65,24 +66,25 @@ class OpenRun:
     told_step: "Callable[[Run, Plan, int, JobStep | None], JobStep | None]" = _as_predicted
 
     def gain_of(self, step: "JobStep | None") -> float:
-        """The share of a step that another one saves, both as a dry run tells them, by which advice goes too.
+        """The fraction of the step time that another step saves, both as a dry run reports them; advice uses it, too.
 
-        Where steps are not predicted there is none.
+        It is 0 if steps are not predicted.
         """
         before, after = (self.told_step(self.run, self.priced, self.ranks, each) for each in (self.step, step))
         return gain_of(before.step_s, after.step_s) if before is not None and after is not None else 0.0
 
     def telling(self, key: str, on: bool, lines: Iterable[str]) -> "OpenRun":
-        """The same, with lines of a system."""
+        """A copy with report lines of a system added."""
         return replace(self, told=(*self.told, *(SystemTold(key=key, on=on, said=line) for line in lines)))
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a decided run: its plan as it is priced, the predicted step, and what each rank holds.
+    """What is known about a decided run: its priced plan, the predicted step, and the memory of each rank.
 
-    step: None where it is not predicted. memory: of each rank. numbers: of dense layers. ranks: that train. batches: of
-    a rank in the whole run, where it ends with its data and their number is known. matrices: of dense layers.
+    step: None if it is not predicted. memory: of each rank. numbers: count of dense weights. ranks: number of training
+    ranks. batches: batches of a rank in the whole run, if the run ends with its data and their number is known.
+    matrices: number of dense parameters that are matrices.
     """
 
     plan: Plan
@@ -95,66 +97,66 @@ class RunFacts:
 
 
 class Predicting:
-    """What a system decides before a run starts, and what the run then takes and holds."""
+    """What a system decides before a run starts, and its effect on the run's time and memory."""
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """What a plan that is made for a run must keep."""
+        """Rules that a plan made for the run must keep."""
         return ()
 
     def run_of_plan(self, run: "Run", ranks: int) -> "tuple[Run, int] | None":
-        """(the run whose tables are planned, on how many devices) where ranks that train do not hold tables."""
+        """(run whose tables are planned, number of devices), if training ranks do not hold the tables; else None."""
         return None
 
     def needs_step(self, run: "Run") -> bool:
-        """Whether it decides by the predicted step."""
+        """Whether its decision depends on the predicted step."""
         return False
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """Decide what the run leaves open, and change the predicted step by what it brings."""
+        """Decide what the run leaves open, and change the predicted step accordingly."""
         return made
 
     def kept_plan(self, run: "Run", plan: Plan) -> Plan:
-        """The plan as the run keeps its rows: by which memory is told."""
+        """The plan with tables as the run stores them, from which memory is predicted."""
         return plan
 
     def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
-        """The predicted step with what the run's settings make of it. numbers: of gradients that cross ranks."""
+        """The predicted step with the effect of the run's settings. numbers: count of gradient values sent by ranks."""
         return step
 
     def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
-        """The step as it is told once all is decided. ranks: that train."""
+        """The step as it is reported once everything is decided. ranks: number of training ranks."""
         return step
 
     def bytes_of_number(self, run: "Run") -> int | None:
-        """Of a weight of dense layers, where it is not of fp32."""
+        """Bytes of a dense weight, if it is not fp32; otherwise None."""
         return None
 
     def more_bytes(self, run: "Run", plan: Plan) -> int:
-        """What it holds of memory at the peak of a step beside tables, batch and layers."""
+        """Bytes that it adds at the peak of a step, in addition to tables, batch and layers."""
         return 0
 
     def layer_state(self, run: "Run", numbers: int) -> int | None:
-        """Bytes that its step keeps beside so many numbers of dense layers, where it trains them itself; else None."""
+        """Bytes of state for `numbers` dense weights, if its step trains them itself; otherwise None."""
         return None
 
     def change_memory(
         self, run: "Run", plan: Plan, memory: Sequence["RankMemory"], activations: int
     ) -> Sequence["RankMemory"]:
-        """What each rank holds (RankMemory), where parts of it are not there at once. activations: bytes of a rank."""
+        """The memory of each rank, if parts of it are not held at the same time. activations: bytes of a rank."""
         return memory
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """What a run has of it, and what that does to bytes and time, where `decide` has not said so."""
+        """What a run uses of the system, with its effect on bytes and time, unless `decide` has reported it."""
         return ()
 
     def switches(self, run: "Run") -> "Sequence[Switch]":
-        """What a run could switch on of it and has not yet: `recsmith advise` prices a dry run with each."""
+        """Settings of the system that a run could still switch on: `recsmith advise` prices a dry run with each."""
         return ()
 
     def notes(self, run: "Run", source: "BatchSource", steps: int | None) -> Sequence[str]:
-        """Lines of a dry run beside those. steps: of the run, where they are known."""
+        """More lines of a dry run. steps: steps of the run, if they are known."""
         return ()
 
     def steps_notes(self, run: "Run", source: "BatchSource", ranks: int) -> Sequence[str]:
-        """Lines of a dry run, and of a job as it begins, where its steps are other than so many batches each."""
+        """Lines for a dry run and the start of a job, if its steps are not a fixed number of batches each."""
         return ()

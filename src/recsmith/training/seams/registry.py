@@ -1,7 +1,7 @@
-"""All systems of this process: ours, those of other packages that runs name, and what the core asks of all of them.
+"""All systems of this process: RecSmith's own, and those of other packages that runs name.
 
-The core knows no system by name. It asks all of them in the order of SYSTEMS (listed.py). Without its folder and its
-entry there a system is gone, and the rest is as it was.
+The core knows no system by name. It asks all of them in the order of SYSTEMS (listed.py). If a system's folder and its
+entry there are deleted, the system is gone, and everything else works as before.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from recsmith.training.run.run import Run
 
 FOLDER = "recsmith.training.systems"
-OTHERS = "recsmith.systems"  # entry points of other packages
+OTHERS = "recsmith.systems"  # entry point group of other packages
 
 Answer = TypeVar("Answer")
 
 
 def systems() -> tuple[System, ...]:
-    """The records of all systems, in the order in which they decide: ours, and then those that runs have named."""
+    """The records of all systems, in the order in which they decide: RecSmith's own, then those that runs named."""
     return (*_ours(), *_others.values())
 
 
@@ -42,13 +42,13 @@ _others: dict[str, System] = {}
 
 
 def use_systems(run: "Run") -> None:
-    """Load the systems of other packages that a run names, from now on in this process, and ask what is wrong with it.
+    """Load the systems of other packages that a run names, for the rest of this process, and check the run with them.
 
-    Their names are those of entry points of the group `recsmith.systems`, or 'module:Class'. Whoever starts, tries or
-    trains a run calls this; to read a run loads nothing.
+    Their names are entry points of the group `recsmith.systems`, or 'module:Class'. Whatever starts, tries or trains a
+    run calls this; reading a run loads nothing.
 
     Raises:
-        UsageError: no package offers one, or something is wrong with its settings or the run.
+        UsageError: no installed package offers a system, or something is wrong with its settings or the run.
     """
     for name in run.systems:
         found = _others.get(name) or _others.setdefault(name, _loaded(name))
@@ -57,7 +57,7 @@ def use_systems(run: "Run") -> None:
 
 
 def use_systems_of(card: "ModelCard", where: str) -> None:
-    """Load the systems that said something in the card of a model, where it stands; UsageError where one is missing."""
+    """Load the systems that wrote into a model's card; UsageError if one is missing. where: path of the card."""
     for name in card.systems or {}:
         try:
             if name not in _others:
@@ -95,22 +95,22 @@ def _loaded(name: str) -> System:
 
 
 def first_of(asked: Iterable[Answer | None]) -> Answer | None:
-    """The first answer that is not None."""
+    """The first answer that is not None; None if there is none."""
     return next((each for each in asked if each is not None), None)
 
 
 def trains_layers(run: "Run") -> bool:
-    """Whether a run's step trains dense layers itself, so that their optimizer keeps nothing."""
+    """Whether a run's step trains dense layers itself, so that their optimizer keeps no state."""
     return any(each.trains_layers(run) for each in systems())
 
 
 def batches_of_a_step(run: "Run") -> int:
-    """Batches that a step of a run takes together, at most."""
+    """The largest number of batches that a step of a run processes together."""
     return max(each.batches_of_a_step(run) for each in systems())
 
 
 def told_step(run: "Run", plan: Plan, ranks: int, step: "JobStep | None") -> "JobStep | None":
-    """A predicted step as a dry run tells it. ranks: that train."""
+    """A predicted step as a dry run reports it. ranks: number of training ranks."""
     for each in systems():
         step = step and each.change_told_step(run, plan, ranks, step)
     return step

@@ -1,4 +1,4 @@
-"""Where a run's samples come from: data of a format (docs/data.md), or a source of yours (protocol.py)."""
+"""Where a run's samples come from: data of a known format (docs/data.md), or a source of yours (protocol.py)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,12 +24,12 @@ from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 
-LOOKED_AT = 2**16  # samples, at most, of the step whose lengths are looked at
+LOOKED_AT = 2**16  # most samples whose history lengths are counted
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
 
 
 def open_data(source: Any, where: str) -> Dataset:
-    """The dataset of a path, a spec, or a spec's mapping. where: of the run, such as data.train, for errors."""
+    """The dataset of a path, a spec, or a spec's mapping. where: key of the run, such as data.train, for errors."""
     if isinstance(source, dict):
         return open_dataset(spec_from_raw(dict(cast(dict[str, Any], source)), where))
     if source is None:
@@ -38,10 +38,10 @@ def open_data(source: Any, where: str) -> Dataset:
 
 
 def open_source(run: Run) -> BatchSource:
-    """What data.train names: a dataset, or a source of yours, `{source: module:Class, ...}` with its settings.
+    """The source that data.train names: a dataset, or a source of yours (`{source: module:Class, ...}`).
 
     Raises:
-        UsageError: nothing is there, it is of no known format, or the run asks for what only formats have.
+        UsageError: there is no data, its format is unknown, or the run asks for something that only known formats have.
     """
     data, named = run.data, cast(Any, run.data.train)
     if isinstance(named, dict) and SOURCE in named:
@@ -56,15 +56,15 @@ def open_source(run: Run) -> BatchSource:
 
 
 def data_digest(source: BatchSource) -> str | None:
-    """A digest of the data that a source reads; None of sources that are no dataset."""
+    """A digest of the data that a source reads; None if the source is not a dataset."""
     dataset = getattr(source, "dataset", None)
     return dataset.source.digest if isinstance(dataset, Dataset) else None
 
 
 def total_steps(run: Run, source: BatchSource, ranks: int, step: int = 0, state: State | None = None) -> int | None:
-    """Steps of a whole run; None where the number of samples is not known, or steps choose their batches.
+    """Steps of a whole run; None if the number of samples is unknown, or steps choose their own batches.
 
-    step: that are done, on any number of ranks, after which the data is at a state: those that are left come on top.
+    step: steps already done, on any number of ranks, which led to the data's state; the remaining steps are added.
     """
     if run.steps or trains_layers(run):
         return run.steps
@@ -77,9 +77,10 @@ def total_steps(run: Run, source: BatchSource, ranks: int, step: int = 0, state:
 
 
 def check_state(source: BatchSource, state: State | None, ranks: int, size: int) -> None:
-    """Refuse a state of a checkpoint that the data does not go on from: of other data, or of another order of it.
+    """Refuse a checkpoint's state from which the data cannot continue: it is of other data, or of another order.
 
-    size: samples of a rank in the step that follows. A source of yours is asked for its first batch after the state.
+    size: samples of a rank in the next step. A source of yours is checked by asking it for its first batch after the
+    state.
 
     Raises what `batches` of the source raises.
     """
@@ -90,17 +91,17 @@ def check_state(source: BatchSource, state: State | None, ranks: int, size: int)
 
 
 def reads_alone(source: BatchSource) -> bool:
-    """Whether a rank reads its own samples alone; of most formats it reads blocks, which hold those of all ranks."""
+    """Whether a rank reads only its own samples; most formats are read in blocks, which hold samples of all ranks."""
     return not isinstance(source, DatasetSource) or (by_rows(source.dataset.source) is not None and not source.groups)
 
 
 def reading_of(source: BatchSource) -> Reading | None:
-    """How long a sample takes to read, and whether ranks read their own alone; None of a source of yours."""
+    """Seconds to read a sample, and whether each rank reads only its own; None for a source of yours."""
     if not isinstance(source, DatasetSource):
         return None
     stored: Any = source.dataset.source
     transforms: Sequence[Transform] = ()
-    while (within := getattr(stored, "source", None)) is not None:  # transformed, cut, or checked
+    while (within := getattr(stored, "source", None)) is not None:  # wraps another source
         transforms = stored.graph.transforms if isinstance(stored, TransformedSource) else transforms
         stored = within
     seconds = sample_s(name_of(FORMAT, type(stored)), stored.schema.features, transforms)
@@ -108,18 +109,18 @@ def reading_of(source: BatchSource) -> Reading | None:
 
 
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:
-    """The source whose batches hold the distinct bags alone of groups of features, where it can find them itself."""
+    """The source with batches that hold only the distinct bags of these groups of features, if it is a dataset."""
     return replace(source, groups=groups) if isinstance(source, DatasetSource) else source
 
 
 def dealt_source(source: BatchSource, run: Run) -> BatchSource:
-    """The source that deals the samples of a step to ranks as systems of a decided run want it."""
+    """The source, with the samples of a step distributed over ranks as the run's systems want it."""
     deal = first_of(system.deal(run) for system in systems())
     return source if deal is None or not isinstance(source, DatasetSource) else replace(source, deal=deal)
 
 
 def first_lengths(source: BatchSource, feature: str, ranks: int, size: int) -> Ints:
-    """Ids of a feature, of each sample of the first step of so many ranks, rank by rank; of fewer, where it is large.
+    """Ids per sample of a feature in the first step of `ranks` ranks, rank by rank; of a part of a large step.
 
     size: samples of a rank. Raises what `first_batch` raises.
     """
@@ -127,7 +128,7 @@ def first_lengths(source: BatchSource, feature: str, ranks: int, size: int) -> I
 
 
 def first_steps(source: BatchSource, feature: str, ranks: int, size: int, steps: int) -> list[Ints]:
-    """Ids of a feature, of each sample of some steps of so many ranks from the first on, each rank by rank; or fewer.
+    """Ids per sample of a feature in each of the first `steps` steps of `ranks` ranks, rank by rank; or of fewer steps.
 
     size: samples of a rank. Raises what `first_batch` raises.
     """
@@ -139,12 +140,12 @@ def first_steps(source: BatchSource, feature: str, ranks: int, size: int, steps:
 
 
 def first_batch(source: BatchSource, size: int, *, shuffle: bool = False, window: int = WINDOW) -> Batch:
-    """The first samples of a source, to count in. shuffle: those that training takes first of a dataset.
+    """The first samples of a source, for counting. shuffle: for a dataset, take the samples that training takes first.
 
     window: samples that are shuffled together, all of which are read.
 
     Raises:
-        UsageError: there are none.
+        UsageError: there are no samples.
     """
     if isinstance(source, DatasetSource):
         with source.dataset.batches(

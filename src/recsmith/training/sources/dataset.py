@@ -1,4 +1,4 @@
-"""Datasets as a source: epoch after epoch in an order drawn from the run's seed, read by a thread or by a feed."""
+"""A dataset as a batch source: epoch after epoch in an order drawn from the run's seed, read by a thread or a feed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -19,11 +19,11 @@ from recsmith.units import counted
 class DatasetSource:
     """The samples of a dataset. A state is an encoded `Position`.
 
-    A thread of this process reads them, or with data.feed workers beside it, which give the same batches.
+    A thread of this process reads them, or, with data.feed, worker processes, which give the same batches.
 
-    endless: go on after data.epochs, for as long as somebody asks. groups: features whose distinct bags alone the
-    batches hold. output: a folder in which a feed tells how it does. deal: by what work the samples of a step are dealt
-    to ranks; None: as they are stored.
+    endless: go on after data.epochs, for as long as batches are asked for. groups: groups of features of which batches
+    hold only the distinct bags. output: folder in which a feed writes its status. deal: the work by which samples of a
+    step are distributed over ranks; None: in stored order.
     """
 
     dataset: Dataset
@@ -36,18 +36,18 @@ class DatasetSource:
 
     @property
     def schema(self) -> DataSchema:
-        """What every sample holds."""
+        """The columns of every sample."""
         return self.dataset.schema
 
     @property
     def length(self) -> int | None:
-        """Samples of the dataset, where they are counted."""
+        """Samples of the dataset; None if they are not counted."""
         return self.dataset.num_samples
 
     def steps(self, sizes: BatchSizes, world: int, step: int = 0, state: State | None = None) -> int | None:
-        """Steps of data.epochs, where the number of samples is known.
+        """Steps of data.epochs; None if the number of samples is unknown.
 
-        step: that are done, on any number of ranks, after which the data is at a state.
+        step: steps already done, on any number of ranks, after which the data is at `state`.
         """
         keep, position, epochs = self.data.last == "keep", _position(state), self.data.epochs
         if self.length is None:
@@ -59,7 +59,7 @@ class DatasetSource:
         return sizes.steps(self.length, epochs, world, keep=keep, step=step)
 
     def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
-        """The batches of a rank, epoch after epoch; a state may come from another number of ranks, or another size.
+        """The batches of a rank, epoch after epoch; the state may be of another number of ranks or batch size.
 
         Raises:
             UsageError: the data has too few samples for one step, or the state is of another order.
@@ -80,7 +80,7 @@ class DatasetSource:
             epoch, position = epoch + 1, None
 
     def notes(self, sizes: BatchSizes, world: int, state: State | None) -> list[str]:
-        """That samples are left out at the end of an epoch, and that data has grown since a state."""
+        """Lines that say that samples are left out at the end of an epoch, and that data has grown since the state."""
         dataset = self._at(_position(state))
         notes = [f"data.train: {self.dataset.note}"] if self.dataset.note else []
         left = 0 if self.length is None else sizes.epoch(0, self.length, world)[1]
@@ -97,11 +97,11 @@ class DatasetSource:
         return notes
 
     def checked(self, state: State | None) -> Position | None:
-        """The position in the data that a state is of; None where an epoch begins.
+        """The position in the data that a state stands for; None at the beginning of an epoch.
 
         Raises:
-            UsageError: it is of another order.
-            CorruptFile: it is of other data.
+            UsageError: the state is of another order.
+            CorruptFile: the state is of other data.
         """
         position = _position(state)
         if position is not None:
@@ -114,14 +114,14 @@ class DatasetSource:
         return self.dataset if position is None else self.dataset.at(position)
 
     def beginning(self, dataset: Dataset, epoch: int) -> Position:
-        """Where an epoch of the dataset begins."""
+        """The position at which an epoch of the dataset begins."""
         return Position(
             epoch=epoch, used=0, seed=self.seed, shuffle=self.data.shuffle, dataset=dataset.source.digest,
             together=self.data.keep_together, window=self.data.window,
         )  # fmt: skip
 
     def opened(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Batches | Feed:
-        """The batches of the rest of an epoch."""
+        """The batches from a position to the end of its epoch."""
         if self.data.feed is not None:
             return self._fed(dataset, start, rank, world, size)
         return dataset.batches(
@@ -131,7 +131,7 @@ class DatasetSource:
         )  # fmt: skip
 
     def _fed(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Feed:
-        """The same batches; workers open the data themselves, as it was at the start."""
+        """The same batches from a feed, whose workers open the data themselves, as it was at the start."""
         data, groups, source = self.data, tuple(map(tuple, self.groups)), dataset.source
         settings = FeedSettings(
             data=data.train, position=start, rank=rank, world_size=world, batch_size=size, groups=groups,

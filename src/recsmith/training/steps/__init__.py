@@ -1,4 +1,4 @@
-"""Steps: what makes one training step of batches (protocol.py). TorchRec's pipelines are in pipelines.py."""
+"""Steps: components that make a training step from batches (protocol.py). TorchRec's pipelines are in pipelines.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,15 +8,15 @@ from recsmith.training.seams import STEP
 
 
 def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: None) -> Any:
-    """The step of a run's `pipeline`: a name, or 'module:Class', with settings where it is a mapping.
+    """The step of a run's `pipeline`: a name, or 'module:Class', with settings if it is a mapping.
 
     Args:
         job: the ShardedJob that is trained.
-        wanted: what the run says; auto is sparse_dist on a GPU, for models that can have it, and base elsewhere.
-        say: hears why a model cannot have sparse_dist on a GPU.
+        wanted: the run's value; auto is sparse_dist on a GPU if the model supports it, otherwise base.
+        say: called with the reason if a model does not support sparse_dist on a GPU.
 
     Raises:
-        UsageError: nothing is called so, or the model cannot have it.
+        UsageError: no step has this name, or the model does not support it.
     """
     if wanted != "auto":
         return make(STEP, wanted, job, where="pipeline")

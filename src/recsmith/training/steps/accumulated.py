@@ -1,7 +1,7 @@
-"""A step of several batches: layers learn by the mean of their gradients, tables from each batch as it comes.
+"""A step of several batches: dense layers are updated by the mean of their gradients, tables after each batch.
 
-FBGEMM updates tables within the backward pass, in which a gradient is used where it arises and kept nowhere. So the
-gradients of tables cannot be added up over batches, and tables learn as often as there are batches.
+FBGEMM updates tables within the backward pass, where a gradient is used at once and not stored. So the gradients of
+tables cannot be accumulated over batches, and tables are updated as often as there are batches.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ UNCOUNTED = (EmbOptimType.EXACT_SGD, EmbOptimType.EXACT_ADAGRAD, EmbOptimType.EX
 
 
 class AccumulatedStep(UnpipelinedStep):
-    """Layers learn once from several batches, by the mean of their gradients; tables learn from each.
+    """Updates dense layers once for several batches, by the mean of their gradients, and tables for each batch.
 
-    batches: of a step; the last step of a run may have fewer.
+    batches: batches of a step; the last step of a run may have fewer.
 
     Raises:
-        UsageError: batches are out of range, or tables have an optimizer that counts its steps.
+        UsageError: `batches` is out of range, or tables have an optimizer that counts its steps.
     """
 
     def __init__(self, job: ShardedJob, *, batches: int = ACCUMULATED) -> None:
@@ -45,7 +45,7 @@ class AccumulatedStep(UnpipelinedStep):
 
     @classmethod
     def check_settings(cls, *, batches: int = ACCUMULATED) -> None:
-        """UsageError for numbers of batches that make no sense."""
+        """UsageError if the number of batches is out of range."""
         check_rules(outside("pipeline.batches", batches, 1, MOST))
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
@@ -68,7 +68,7 @@ class AccumulatedStep(UnpipelinedStep):
         return StepOutcome(torch.stack(losses).mean(), torch.cat(logits), torch.cat(labels), together)
 
     def _mean(self, optimizer: Any, count: int) -> None:
-        """Gradients that were added up, as their mean."""
+        """Divide accumulated gradients by the number of batches."""
         for parameter in optimizer.params.values():
             if parameter.grad is not None:
                 parameter.grad.div_(count)

@@ -1,4 +1,4 @@
-"""TorchRec's pipelines: how the steps of a run overlap with the exchange of the ids of the next one."""
+"""TorchRec's pipelines: they overlap a step with sending the ids of the next batch between ranks."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -20,7 +20,7 @@ from recsmith.training.tables import plain as tables
 
 
 class BasePipeline(UnpipelinedStep):
-    """Forward, backward and update of one batch after the other."""
+    """Forward pass, backward pass and update of one batch at a time."""
 
     def __init__(self, job: ShardedJob) -> None:
         self.pipeline: Any = TrainPipelineBase(job.model, job.optimizer, job.device)
@@ -32,10 +32,10 @@ class BasePipeline(UnpipelinedStep):
 
 
 class SparseDistPipeline(BasePipeline):
-    """The ids of the next batch cross ranks while this one trains.
+    """Sends the ids of the next batch between ranks while this one trains.
 
     Raises:
-        UsageError: the model cannot have it.
+        UsageError: the model does not support it.
     """
 
     batches_ahead = 1
@@ -51,9 +51,9 @@ class SparseDistPipeline(BasePipeline):
 
     @staticmethod
     def refuses(model: nn.Module) -> str | None:
-        """Why the ids of a sharded model cannot cross ranks ahead of its forward pass; None where they can.
+        """Why the ids of a sharded model cannot be sent between ranks ahead of its forward pass; None if they can.
 
-        TorchRec finds what a table is given by following the code of modules with tables symbolically (torch.fx), where
+        TorchRec finds the input of a table by tracing the code of modules with tables symbolically (torch.fx), where
         Python can neither branch on a batch nor iterate over it.
         """
         reason = tables.why_not_ahead(model)
@@ -61,21 +61,21 @@ class SparseDistPipeline(BasePipeline):
             return reason
         try:
             _ToTables().trace(model)
-        except Exception as error:  # whatever the model's own code raises when it meets a symbol in place of a batch
+        except Exception as error:  # whatever the model's own code raises when it gets a symbol instead of a batch
             return f"its code around the tables cannot be followed by torch.fx ({str(error).partition(chr(10))[0]})"
         return None
 
     def pause(self) -> None:
-        """The forward passes of tables, which the pipeline has rewritten, as they were."""
+        """Restore the original forward passes of tables, which the pipeline has replaced."""
         self.pipeline.detach()
 
     def resume(self) -> None:
-        """Rewrite them once more; batches whose ids have crossed ranks are trained next."""
+        """Replace them again; batches whose ids were already sent are trained next."""
         self.pipeline.attach()
 
 
 class _PrefetchAnywhere(PrefetchTrainPipelineSparseDist[Any, Any]):
-    """TorchRec's, which prefetches nothing, and then fails, where there are no streams (utils.prefetch_embeddings)."""
+    """TorchRec's pipeline, made to prefetch on CPU, too, where TorchRec's own fails (utils.prefetch_embeddings)."""
 
     def _prefetch(self, context: Any) -> None:
         if self._device.type != "cpu":
@@ -92,20 +92,20 @@ class _PrefetchAnywhere(PrefetchTrainPipelineSparseDist[Any, Any]):
 
 
 class PrefetchPipeline(SparseDistPipeline):
-    """Besides, tables that are cached fetch the rows of the next batch while this one goes backward."""
+    """In addition, cached tables fetch the rows of the next batch during the backward pass of this one."""
 
     batches_ahead = 2
     name = "prefetch_sparse_dist"
     _made = _PrefetchAnywhere
 
     def resume(self) -> None:
-        """Rewrite them once more; the ids of the next batch have crossed ranks, and do not again."""
+        """Replace them again; the ids of the next batch were already sent, and are not sent again."""
         self.pipeline.attach(sparse_dist=False)
 
 
 class _ToTables(torch.fx.Tracer):
-    """Follows modules that have tables within, as TorchRec's own tracer does."""
+    """Traces modules that contain tables, as TorchRec's own tracer does."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Whether a module is taken whole: tables, and what has none."""
+        """Whether a module is not traced into: sharded tables, and modules without any."""
         return isinstance(m, ShardedModule) or not any(isinstance(each, ShardedModule) for each in m.modules())

@@ -1,11 +1,11 @@
-"""What makes a training step: it takes batches, and owns the forward pass, the backward pass and the update.
+"""The interface of a training step: it takes batches, and does the forward pass, the backward pass and the update.
 
-A step of yours is a class that is called with the batches that are left, and takes as many as it wants of them:
+A step of yours is a class that is called with the remaining batches, and takes as many of them as it wants:
 
     class Accumulated:                                    # pipeline: {name: my_steps:Accumulated, batches: 4}
         batches_ahead = 0
         def __init__(self, job: ShardedJob, *, batches: int) -> None: ...
-        def __call__(self, batches) -> StepOutcome: ...   # StopIteration where none is left
+        def __call__(self, batches) -> StepOutcome: ...   # StopIteration if none is left
         def pause(self) -> None: ...
         def resume(self) -> None: ...
 
@@ -25,10 +25,10 @@ from recsmith.training.batches import Place, TrainingBatch
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a step trained on: loss, logits (B, L), labels (B, L), and the places of its batches, in order.
+    """The result of a step: loss, logits (B, L), labels (B, L), and the places of its batches, in order.
 
-    said: of a long step, facts for log.jsonl and words for people. ended: a rank was asked to end within the step, and
-    every rank says so of the same step.
+    said: for a long step, facts for log.jsonl and words for people. ended: whether a rank was asked to end during the
+    step; every rank has the same value for the same step.
     """
 
     loss: torch.Tensor
@@ -45,43 +45,43 @@ class StepOutcome:
 
     @property
     def asked(self) -> int:
-        """Samples that this rank was to read."""
+        """Samples that this rank was assigned to read."""
         return sum(place.asked for place in self.places)
 
     @property
     def corrupt(self) -> int:
-        """Those of them that could not be read."""
+        """How many of these could not be read."""
         return self.asked - sum(len(place.samples) for place in self.places)
 
 
 class TrainingStep(Protocol):
-    """A way to train on the next batches. It is made of the sharded job and its own settings, on every rank."""
+    """Trains on the next batches. It is made from the sharded job and its own settings, on every rank."""
 
     @property
     def batches_ahead(self) -> int:
-        """Batches whose ids cross ranks in the first step beside its own: that step sends more than all others."""
+        """Later batches whose ids the first step also sends between ranks: it sends more than any other step."""
         ...
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
-        """Train one step. Raises StopIteration where no batch is left."""
+        """Train one step. Raises StopIteration if no batch is left."""
         ...
 
     def pause(self) -> None:
-        """Let the model be called without this step from here on, as evaluation does; also after the last step."""
+        """Let the model be called without this step from now on, as by evaluation; also called after the last step."""
         ...
 
     def resume(self) -> None:
-        """Go on with this step; batches that it took ahead are trained next."""
+        """Continue with this step; batches that it took ahead are trained next."""
         ...
 
 
 class UnpipelinedStep:
-    """What steps have in common that look at no batch ahead, and leave the model as TorchRec made it."""
+    """Base of steps that take no batch ahead, and leave the model as TorchRec made it."""
 
     batches_ahead = 0
 
     def pause(self) -> None:
-        """Nothing has to be put aside."""
+        """Nothing to put aside."""
 
     def resume(self) -> None:
-        """Nothing has been put aside."""
+        """Nothing to restore."""

@@ -1,7 +1,7 @@
-"""Who holds the rows of a run's tables on a rank: a store (protocol.py), which the run names as `rows`.
+"""Which store holds the rows of a run's tables on a rank (protocol.py); the run names it as `rows`.
 
-Checkpoints, export, the first weights and hashes that are learned again walk shards through a store. Nothing in this
-file needs torch.
+Checkpoints, export, initial weights and re-learned hash functions walk through a rank's shards by its store. Nothing in
+this file needs torch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ def store_of(wanted: object, model: Any, optimizer: Any) -> Any:
     """The RowStore of a sharded model and its optimizer. wanted: a name or 'module:Class', with settings.
 
     Raises:
-        UsageError: nothing is called so, or it refuses the model.
+        UsageError: no store has this name, or it refuses the model.
     """
     return make(ROWS, wanted, model, optimizer, where="rows")
 
 
 def fetched_ahead(batches: Iterable[Any], rows: Any) -> Iterator[Any]:
-    """The batches, each with its rows fetched by the store before anybody trains on it."""
+    """The batches, after the store has fetched the rows of each."""
     for batch in batches:
         rows.prefetch(batch)
         yield batch

@@ -1,4 +1,4 @@
-"""Rows of a checkpoint on disk: read in one process, without a job."""
+"""Rows of a checkpoint on disk, read in one process, without a job."""
 
 import io
 import warnings
@@ -22,21 +22,21 @@ from recsmith.training.stores.protocol import RowStore, WholeTensor
 
 
 class CheckpointRows(RowStore):
-    """The tensors of a checkpoint, whole: weights as `model.*`, state as `optimizer.*`. folder: of its state."""
+    """The whole tensors of a checkpoint: weights as `model.*`, state as `optimizer.*`. folder: of its tensor files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def shards(self) -> Iterator[NamedShard]:
-        """All tensors, which are read when the first one is asked for."""
+        """All tensors; they are read when the first one is asked for."""
         for name, tensor in self.state_dict().items():
             yield NamedShard(name, (0,) * tensor.dim(), tensor, everywhere=True)
 
     def whole(self) -> dict[str, WholeTensor]:
-        """As its metadata says, which are read without running what they name; nothing else is read.
+        """Data types and shapes from the metadata, which are read without executing what they name; no tensor is read.
 
         Raises:
-            CorruptFile: metadata or files are damaged, or the metadata name anything that PyTorch does not write.
+            CorruptFile: metadata or files are damaged, or the metadata name something that PyTorch does not write.
         """
         return self._whole
 
@@ -46,10 +46,10 @@ class CheckpointRows(RowStore):
         return {name: WholeTensor(getattr(torch, each.dtype), each.sizes) for name, each in entries if each.dtype}
 
     def prefetch(self, batch: Any) -> None:
-        """Nobody trains on it."""
+        """Nothing: a checkpoint is not trained."""
 
     def flush(self) -> None:
-        """It is never changed."""
+        """Nothing: a checkpoint never changes."""
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """All tensors by name, in host memory."""
@@ -63,7 +63,7 @@ class CheckpointRows(RowStore):
         return state
 
     def state_to_load(self) -> dict[str, Any]:
-        """Refused, as `load_state_dict` is: a checkpoint stays as it was written."""
+        """Refused, like `load_state_dict`: a checkpoint cannot be changed."""
         raise UsageError(f"checkpoint '{self.folder}' is only read; write another one (write_checkpoint)")
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,10 +72,10 @@ class CheckpointRows(RowStore):
 
 
 class PlainObjects(DefaultLoadPlanner):
-    """Loads objects that are no tensors where they are plain data; PyTorch's own planner runs whatever they name."""
+    """Loads non-tensor objects only if they are plain data; PyTorch's own planner executes whatever they name."""
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        """Refuse what is more than tensors, numbers, text and containers of them, and load it then."""
+        """Load an object of tensors, numbers, text and containers of them; refuse anything else."""
         try:
             torch.load(value, weights_only=True)
         except Exception:  # a hostile or damaged pickle raises whatever its operations raise
@@ -85,7 +85,7 @@ class PlainObjects(DefaultLoadPlanner):
 
 
 def first_cause(error: BaseException) -> str:
-    """The cause of a failure of torch.distributed.checkpoint in a line: of the rank that failed first."""
+    """The cause of a failure of torch.distributed.checkpoint in one line, from the lowest rank that failed."""
     if isinstance(error, CheckpointException) and error.failures:
         rank, (cause, _) = min(error.failures.items())
         return f"{type(cause).__name__} on rank {rank}: {cause}".splitlines()[0]

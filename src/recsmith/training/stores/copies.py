@@ -1,4 +1,4 @@
-"""The state of a job in host memory, from which a checkpoint is written while training goes on."""
+"""A copy of a job's state in host memory, from which a checkpoint is written while training goes on."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,26 +10,26 @@ from torch.distributed._shard.sharded_tensor.shard import Shard
 
 
 class Copies:
-    """A stager of `async_save` that copies the job's state to host memory, and that nobody waits for afterwards.
+    """A stager for `async_save` that copies the job's state to host memory at once, so that nothing waits for it later.
 
-    The stager of PyTorch 2.13 cannot copy ShardedTensors (it asks them for a data pointer).
+    PyTorch 2.13's own stager cannot copy ShardedTensors (it asks them for a data pointer).
     """
 
     should_synchronize_after_execute = False
 
     def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """The same state, its tensors copied to host memory."""
+        """The same state, with its tensors copied to host memory."""
         return copied(state_dict)
 
     def synchronize_staging(self) -> None:
         """The copy is complete when `stage` returns."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to release."""
 
 
 def state_bytes(value: Any) -> int:
-    """Bytes of the tensors of a nested state, over all ranks."""
+    """Bytes of the tensors in a nested state, over all ranks."""
     if isinstance(value, dict):
         return sum(state_bytes(inner) for inner in value.values())
     if isinstance(value, ShardedTensor | torch.Tensor):
@@ -38,7 +38,7 @@ def state_bytes(value: Any) -> int:
 
 
 def copied(value: Any) -> Any:
-    """A nested state with copies of its tensors in host memory; other values as they are."""
+    """A nested state with its tensors copied to host memory; other values are not copied."""
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     if isinstance(value, ShardedTensor):

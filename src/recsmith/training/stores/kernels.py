@@ -1,15 +1,15 @@
-"""Kernels of a row store's own inside TorchRec: which class looks rows up and updates them, for each fused group.
+"""A row store's own kernels inside TorchRec: which class looks up and updates the rows of each fused group of tables.
 
-TorchRec chooses the kernel of a group of tables by the group's compute kernel, in one method of its lookups. Under
-`own_kernels` that method asks a store first. A store that has kernels says so by a static method of its class:
+TorchRec chooses the kernel of a group of tables by the group's compute kernel, in one method of its lookups. Within
+`own_kernels` that method asks a store first. A store with kernels has a static method:
 
     @staticmethod
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, **settings) -> Kernel | None
 
-settings: of the store, as the run gives them. What it returns is made as TorchRec makes BatchedFusedEmbeddingBag
-(pooled) or BatchedFusedEmbedding (rows of each id), whose subclass it usually is: `Class(config=, pg=, device=,
-sharding_type=, env=)`, the last two of pooled ones alone. None leaves the group to TorchRec. The store itself finds its
-kernels in the model it is made of (`kernels_in`).
+settings: the store's settings, as the run gives them. The returned class is called as TorchRec calls
+BatchedFusedEmbeddingBag (pooled) or BatchedFusedEmbedding (the row of each id), whose subclass it usually is:
+`Class(config=, pg=, device=, sharding_type=, env=)`, the last two only if pooled. None leaves the group to TorchRec.
+The store itself finds its kernels in the model that it is made from (`kernels_in`).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,10 +31,10 @@ _METHOD = "_create_embedding_kernel"
 
 
 def kernels_of(wanted: object, **facts: Any) -> Choice:
-    """What the row store of a run says of kernels; a store without kernels leaves all groups to TorchRec.
+    """The kernel choice of a run's row store; a store without kernels leaves all groups to TorchRec.
 
-    wanted: the store's name or 'module:Class', with settings, as a run gives it. facts: what a store of ours is told of
-    the job beside its settings.
+    wanted: the store's name or 'module:Class', with settings, as a run gives it. facts: facts about the job that the
+    store receives in addition to its settings.
     """
     name, settings = parsed(wanted, "rows")
     choose = getattr(find(ROWS, name), "kernel", None)
@@ -42,18 +42,18 @@ def kernels_of(wanted: object, **facts: Any) -> Choice:
 
 
 def _none(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device) -> None:
-    """TorchRec's own."""
+    """None: TorchRec's own kernel."""
 
 
 def kernels_in(model: nn.Module, kind: type[_Kernel]) -> list[_Kernel]:
-    """The kernels of a class in a sharded model, whose modules keep them in lists that torch does not look into."""
+    """The kernels of a class in a sharded model, whose modules keep them in lists that torch does not traverse."""
     lookups = [lookup for module in model.modules() for lookup in getattr(module, "_lookups", ())]
     return [each for lookup in lookups for each in lookup.modules() if isinstance(each, kind)]
 
 
 @contextmanager
 def own_kernels(choose: Choice) -> Iterator[None]:
-    """Models that are sharded meanwhile get the kernels that `choose` returns; TorchRec is as it was afterwards."""
+    """Within this context, models that are sharded get the kernels that `choose` returns; it then restores TorchRec."""
     pooled, rows = getattr(GroupedPooledEmbeddingsLookup, _METHOD), getattr(GroupedEmbeddingsLookup, _METHOD)
 
     def of_pooled(lookup: Any, config: Any, device: Any, pg: Any, sharding_type: Any, env: Any = None) -> nn.Module:
@@ -78,18 +78,18 @@ def own_kernels(choose: Choice) -> Iterator[None]:
 
 
 class UpdatedRows(torch.autograd.Function):
-    """Distinct rows of a table as fp32, which are updated when their gradient comes."""
+    """Distinct rows of a table in fp32, which are updated when their gradient arrives."""
 
     @staticmethod
     def forward(ctx: Any, anchor: torch.Tensor, tables: Any, table: int, distinct: torch.Tensor) -> Any:
-        """What `tables.rows_read` gives."""
-        del anchor  # a parameter, whose gradient autograd goes backward for
+        """The rows that `tables.rows_read` returns."""
+        del anchor  # a parameter, so that autograd runs the backward pass
         ctx.of = (tables, table, distinct)
         return tables.rows_read(table, distinct)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        """Have `tables.update` take them."""
+        """Pass the gradients to `tables.update`."""
         tables, table, distinct = ctx.of
         tables.update(table, distinct, gradients[0])
         return None, None, None, None

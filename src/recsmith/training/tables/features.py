@@ -1,4 +1,4 @@
-"""What batches hold for the tables of a model, and the tensors that are made of a reader's batch."""
+"""What batches hold for the tables of a model, and the tensors made from a reader's batch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,8 @@ from recsmith.embeddings import EmbeddingTransform, physical
 class Features:
     """The features that a model looks up, in the order in which batches hold them.
 
-    names: of the data's features, or of physical ones. transforms: by name of a feature of the data, how its table is
-    stored, where that is not as it is. raw: those whose ids are no rows, but numbers of any size from 0 on.
+    names: names of the data's features, or of physical features. transforms: by name of a data feature, how its table
+    is stored, if it is not stored plainly. raw: features whose ids are not rows, but arbitrary numbers from 0 on.
     """
 
     names: tuple[str, ...]
@@ -27,16 +27,16 @@ class Features:
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Features whose distinct bags alone a reader hands on, those that share their rows together."""
+        """Groups of features of which a reader passes on only distinct bags; features of a group share their rows."""
         return ()
 
     @property
     def repeats(self) -> Mapping[str, tuple[float, float]]:
-        """Samples for each row of what is looked up with a feature, and for each of its own; none: 1 and 1."""
+        """(samples per row of its group's batch, samples per row of its own) of each deduplicated feature."""
         return {}
 
     def bags(self, batch: Batch) -> dict[str, JaggedIds]:
-        """The bags of every feature, of the data's and of physical ones."""
+        """The bags of every feature, of the data's features and of physical ones."""
         found = dict(batch.ids)
         for name, transform in self.transforms.items():
             names = [physical(name, part) for part in (*(each.name for each in transform.lookups), *transform.carried)]
@@ -44,7 +44,7 @@ class Features:
         return found
 
     def tensors(self, batch: Batch) -> Any:
-        """What the tables are given of a batch: a KeyedJaggedTensor, unless a table module says otherwise."""
+        """The input of the tables for a batch: a KeyedJaggedTensor, unless a table module overrides it."""
         return keyed_jagged(self.names, self.bags(batch))
 
 
@@ -60,12 +60,12 @@ def keyed_jagged(names: Sequence[str], bags: Mapping[str, JaggedIds]) -> KeyedJa
 
 
 def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:
-    """The values; copied where they are those of Arrow, which PyTorch warns of, for it could write into them."""
+    """The values as a tensor; Arrow's are copied, because PyTorch warns about memory that it must not write to."""
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
 def weights_of(bags: Sequence[JaggedIds]) -> torch.Tensor | None:
-    """Weights of all ids, ones for bags that have none; None where no bag has any."""
+    """Weights of all ids, 1 for bags without weights; None if no bag has weights."""
     if all(ids.weights is None for ids in bags):
         return None
     each = (np.ones(len(ids.values), np.float32) if ids.weights is None else ids.weights for ids in bags)
@@ -73,7 +73,7 @@ def weights_of(bags: Sequence[JaggedIds]) -> torch.Tensor | None:
 
 
 def joined(parts: Sequence[Features]) -> Features:
-    """The features of several table modules as one batch holds them; of one that says what tensors are, its kind."""
+    """The features of several table modules in one batch; of the subclass that a module uses, if any."""
     special = next((part for part in parts if type(part) is not Features), Features(()))
     return replace(
         special,

@@ -1,4 +1,4 @@
-"""TorchRec's own collections, and the tables of a whole model: each question is asked of all its table modules."""
+"""TorchRec's own collections as table modules, and the tables of a whole model, which are all of its table modules."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
@@ -17,31 +17,31 @@ from recsmith.training.tables.protocol import InitialWeights, TableModule
 
 
 def plain(configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool) -> EmbeddingBagCollection:
-    """Pooled tables as they are."""
+    """Pooled tables, stored as they are."""
     return EmbeddingBagCollection(device=device, tables=list(configs), is_weighted=is_weighted)
 
 
 class Plain(TableModule):
-    """A collection of TorchRec's, pooled or of sequences, as a table module."""
+    """One of TorchRec's collections, pooled or of sequences, as a table module."""
 
     def __init__(self, collection: EmbeddingBagCollection | EmbeddingCollection) -> None:
         self.collection = collection
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """Its tables as they are."""
+        """The collection's tables as they are."""
         if isinstance(self.collection, EmbeddingBagCollection):
             return list(self.collection.embedding_bag_configs())
         return list(self.collection.embedding_configs())
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """The weights."""
+        """The table's weights."""
         pooled = isinstance(self.collection, EmbeddingBagCollection)
         modules: Any = self.collection.embedding_bags if pooled else self.collection.embeddings
         return modules[name].weight.detach() if name in modules else None
 
 
 def table_modules(model: nn.Module) -> list[TableModule]:
-    """The table modules of a model in its order; of one that is sharded, those around sharded collections."""
+    """The table modules of a model, in its order; for a sharded model, the modules around sharded collections."""
     return list(_found(model, set()))
 
 
@@ -49,7 +49,7 @@ def _found(module: nn.Module, seen: set[nn.Module]) -> Iterator[TableModule]:
     if module in seen:
         return
     seen.add(module)
-    if hasattr(type(module), "stored") and isinstance(module, TableModule):  # the first is quick to ask, of all layers
+    if hasattr(type(module), "stored") and isinstance(module, TableModule):  # the first check is fast
         yield module
     elif isinstance(module, EmbeddingBagCollection | EmbeddingCollection):
         yield Plain(module)
@@ -59,12 +59,12 @@ def _found(module: nn.Module, seen: set[nn.Module]) -> Iterator[TableModule]:
 
 
 def features_of(model: nn.Module) -> Features:
-    """Features that a model's tables look up."""
+    """The features that a model's tables look up."""
     return joined([tables.features() for tables in table_modules(model)])
 
 
 class Output(NamedTuple):
-    """The vectors of a feature of one table. name: in what the collection returns."""
+    """The vectors of one feature of one table. name: key in what the collection returns."""
 
     name: str
     feature: str
@@ -72,7 +72,7 @@ class Output(NamedTuple):
 
 
 def outputs_of(configs: Sequence[Any]) -> list[Output]:
-    """What a collection returns, in the order of its tables: 'user', or 'user@wide' where several look 'user' up."""
+    """The outputs of a collection, in the order of its tables: 'user', or 'user@wide' if several look 'user' up."""
     named = zip(configs, get_embedding_names_by_table(list(configs)), strict=True)
     return [
         Output(name, feature, config)
@@ -82,17 +82,17 @@ def outputs_of(configs: Sequence[Any]) -> list[Output]:
 
 
 def configs_of(model: nn.Module) -> list[BaseEmbeddingConfig]:
-    """TorchRec's configs of the tables that a model is trained with."""
+    """TorchRec's configs of the tables that a model trains."""
     return [config for tables in table_modules(model) for config in tables.stored()]
 
 
 def initial_weights_of(model: nn.Module) -> dict[str, InitialWeights]:
-    """How the weights of each stored table of a model start."""
+    """The distribution of initial weights of each stored table of a model."""
     return {name: start for tables in table_modules(model) for name, start in tables.initial().items()}
 
 
 def vectors_of(model: nn.Module, name: str) -> torch.Tensor:
-    """The vectors of all ids of a table (num_embeddings, embedding_dim), of a model that is not sharded.
+    """The vectors of all ids of a table (num_embeddings, embedding_dim) in a model that is not sharded.
 
     Raises:
         UsageError: there is no such table.
@@ -112,5 +112,5 @@ def exported_names(model: nn.Module, parameters: Iterable[str]) -> dict[str, str
 
 
 def why_not_ahead(model: nn.Module) -> str | None:
-    """Why ids of the next batch cannot cross ranks ahead, as far as the tables know; None where they can."""
+    """Why ids of the next batch cannot be sent between ranks ahead, as far as the tables know; None if they can."""
     return next((reason for tables in table_modules(model) if (reason := tables.why_not_ahead())), None)

@@ -1,4 +1,4 @@
-"""Watchers: what looks at steps and may ask for something (protocol.py)."""
+"""Watchers: they check steps and may request an action (protocol.py)."""
 
 import time
 from collections import Counter
@@ -11,7 +11,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
 from recsmith.training.seams import WATCHER
 
-STATES = "watchers"  # under which checkpoints keep what they keep
+STATES = "watchers"  # key under which checkpoints keep watchers' states
 METHODS = ("look", "to_raw", "from_raw", "close")
 
 
@@ -19,7 +19,7 @@ def watcher_of(spec: object) -> Any:
     """The watcher of a name or 'module:Class' with settings, or of a function of (step, loss, samples).
 
     Raises:
-        UsageError: nothing is called so, a setting is wrong, or what is made is no watcher.
+        UsageError: no watcher has this name, a setting is wrong, or the result is not a watcher.
     """
     name, settings = parsed(spec, "watchers")
     if not isinstance(find(WATCHER, name), type):
@@ -33,19 +33,19 @@ def watcher_of(spec: object) -> Any:
 
 
 class Watchers:
-    """The watchers of a run on this rank, and the wishes of theirs that nothing was done about yet."""
+    """The watchers of a run on this rank, and their wishes that were not acted on yet."""
 
     def __init__(self, specs: Sequence[object]) -> None:
         self.specs = specs
         self.named: dict[str, Any] = {}
         self.wishes: dict[str, Any] = {}  # the first Wish of each kind
-        self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
-        self._deaf = set[str]()  # names of those that hear no more lines
-        self._last: Any = None  # the newest step that was looked at
-        self.times: Any = None  # RankTimes of the job that is trained, where its ranks are timed
+        self.rolled_back: Counter[int] = Counter()  # number of roll-backs, by step of the checkpoint
+        self._deaf = set[str]()  # names of watchers that get no more lines
+        self._last: Any = None  # the newest step that was checked
+        self.times: Any = None  # RankTimes of the job, if its ranks are timed
 
     def watch(self, job: Any) -> None:
-        """Watch the steps of a job, from what its checkpoint kept of each watcher; its next ones keep it, too."""
+        """Watch a job from the states in its checkpoint, and have its next checkpoints keep the watchers' states."""
         from recsmith.training.job.resuming import BEFORE
         from recsmith.training.watchers.protocol import SeenLine
 
@@ -54,9 +54,9 @@ class Watchers:
         job.log.heard = lambda event, values: self.hear(SeenLine(event, values, job))
 
     def begin(self, states: Mapping[str, Raw], before: Mapping[str, Raw] | None = None, path: str = "") -> None:
-        """Make the watchers, which go on from these states; those that are there already stay as they are.
+        """Make the watchers and give them these states; if they exist already, nothing changes.
 
-        before: states at the end of the training at a path that the run starts from.
+        before: states at the end of the training that the run starts from. path: of that training.
         """
         if self.named:
             return
@@ -79,10 +79,10 @@ class Watchers:
             watcher.close(error)
 
     def look(self, seen: Any) -> None:
-        """Let each look at a step (Seen), and keep what it asks for.
+        """Let each watcher check a step (Seen), and collect its wish.
 
         Raises:
-            RecSmithError: a watcher raised something, or returned what is no Wish; its name is told.
+            RecSmithError: a watcher raised something, or returned something other than a Wish; the error names it.
         """
         begun, self._last = time.perf_counter(), seen
         for name, watcher in self.named.items():
@@ -92,20 +92,20 @@ class Watchers:
             self.times.step(seen.waited_s, time.perf_counter() - begun)
 
     def look_at_end(self, job: Any) -> None:
-        """Let each that wants look at the last step of a job once more; raises as `look` does."""
+        """Let watchers with `look_at_end` check the last step once more; collects and raises as `look` does."""
         if self._last is not None and self._last.job is job:
             self._heard_by_all("look_at_end", self._last, f"at the end, step {self._last.step}")
 
     def look_at_scores(self, seen: Any) -> None:
-        """Let each that wants look at an evaluation (SeenScores), and keep what it asks for; raises as `look` does."""
+        """Let watchers with `look_at_scores` check an evaluation (SeenScores); collects and raises as `look` does."""
         self._heard_by_all("look_at_scores", seen, f"at the evaluation of step {seen.step}")
 
     def look_at_period(self, seen: Any) -> None:
-        """The same of a period that was scored (SeenPeriod)."""
+        """Let watchers with `look_at_period` check a scored period (SeenPeriod); collects and raises as `look` does."""
         self._heard_by_all("look_at_period", seen, f"at period {seen.period}")
 
     def hear(self, line: Any) -> None:
-        """Let each that wants hear of a line of the log (SeenLine). What it raises costs its lines, and not the run."""
+        """Pass a log line (SeenLine) to watchers with `hear`; one that raises gets no more lines."""
         from recsmith.training.random_states import random_kept
 
         for name, watcher in self.named.items():
@@ -145,11 +145,11 @@ class Watchers:
         self.wishes.setdefault(what, wish)
 
     def states(self) -> dict[str, Raw]:
-        """What a checkpoint keeps, by the names of watchers."""
+        """The watchers' states for a checkpoint, by name."""
         return {name: raw for name, watcher in self.named.items() if (raw := watcher.to_raw()) is not None}
 
     def refresh(self, *parts: Any) -> str:
-        """Call `refresh()` of those watchers and other parts of a job that have it; what was done, for people."""
+        """Call `refresh()` of each watcher and other part of a job that has it; returns what was done, for people."""
         able = [part for part in (*self.named.values(), *parts) if callable(getattr(part, "refresh", None))]
         for part in able:
             part.refresh()

@@ -1,6 +1,6 @@
-"""Training ends when scores on test data get no better, or are good enough; the best model is kept.
+"""Ends training when scores on test data stop improving, or are good enough; keeps the best model.
 
-An evaluation gives every rank the same scores, so all of them decide alike and nobody asks the others.
+An evaluation gives every rank the same scores, so all ranks decide alike without communication.
 """
 
 import math
@@ -14,18 +14,18 @@ from recsmith.training.job.job import TrainingJob
 from recsmith.training.run import Run
 from recsmith.training.watchers.protocol import Seen, SeenScores, Watcher, Wish
 
-BEST = "best"  # folder of the best model, in the run's
-LOWER = ("ne", "logloss", "rmse")  # of these less is better
+BEST = "best"  # folder of the best model, inside the run's folder
+LOWER = ("ne", "logloss", "rmse")  # scores of which lower is better
 HIGHER = ("auc", "pr_auc", "grouped_auc", "hit_rate", "recall", "ndcg")
 
 
 class EarlyStopping(Watcher):
-    """Ends training when scores on data.test get no better, and keeps the best model in the folder `best` of the run.
+    """Ends training when scores on data.test stop improving, and keeps the best model in the folder `best` of the run.
 
-    score: ne, logloss, auc, pr_auc, rmse; of rankings grouped_auc, hit_rate@10, recall@10 or ndcg@10; of one of several
-    labels as `label/auc`. patience: evaluations in a row that may bring nothing better; none: as many as there are.
-    least: by how much a better score is better. target: training ends when the score is as good. keep_best: write the
-    model of the best evaluation.
+    score: ne, logloss, auc, pr_auc, rmse; for rankings grouped_auc, hit_rate@10, recall@10 or ndcg@10; for one of
+    several labels `label/auc`. patience: evaluations in a row without improvement after which training ends; none: no
+    limit. least: smallest improvement that counts. target: training ends when the score is at least this good.
+    keep_best: whether the model of the best evaluation is written.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class EarlyStopping(Watcher):
         self.sign = -1.0 if _kind(score) in LOWER else 1.0
         self.best: float | None = None
         self.best_step, self.since = 0, 0
-        self._asked = False  # for an end, which comes some steps later
+        self._asked = False  # whether an end was requested, which comes some steps later
 
     @classmethod
     def check_settings(cls, **settings: Any) -> None:
-        """UsageError for an unknown score, or patience and improvements below what makes sense."""
+        """UsageError for an unknown score, or a patience or improvement that is too small."""
         score, patience, least = settings.get("score", "ne"), settings.get("patience", 3), settings.get("least", 0.0)
         target = settings.get("target")
         check_rules(
@@ -58,7 +58,7 @@ class EarlyStopping(Watcher):
 
     @classmethod
     def check_run(cls, run: Run) -> None:
-        """UsageError where a run never evaluates while it trains."""
+        """UsageError if a run does not evaluate during training."""
         if run.data.test is None or run.metrics.evaluate_every is None:
             lacks = "data.test" if run.data.test is None else "metrics.evaluate_every"
             raise UsageError(
@@ -67,11 +67,11 @@ class EarlyStopping(Watcher):
             )
 
     def look(self, seen: Seen) -> Wish | None:
-        """Nothing: steps say little."""
+        """Nothing: only evaluations are checked."""
         return None
 
     def look_at_scores(self, seen: SeenScores) -> Wish | None:
-        """Look at an evaluation, on every rank."""
+        """Check an evaluation, on every rank."""
         value = self._value(seen)
         gained = 0.0 if value is None or self.best is None else self.sign * (value - self.best)
         if value is not None and (self.best is None or gained > self.least):
@@ -85,7 +85,7 @@ class EarlyStopping(Watcher):
         return None if because is None else Wish("stop", because)
 
     def _enough(self, value: float | None) -> str | None:
-        """Why training should end; None where it should not."""
+        """Why training should end; None if it should not."""
         if self.target is not None and value is not None and self.sign * (value - self.target) >= 0:
             return f"{self.score} on test data is {value:.5g}, as good as {self.target:g}"
         if self.patience is not None and self.since >= self.patience:
@@ -94,15 +94,15 @@ class EarlyStopping(Watcher):
         return None
 
     def to_raw(self) -> Raw:
-        """The best so far."""
+        """The best score so far, its step, and the evaluations since."""
         return {"best": self.best, "best_step": self.best_step, "since": self.since}
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from it."""
+        """Continue from these."""
         self.best, self.best_step, self.since = raw["best"], raw["best_step"], raw["since"]
 
     def _value(self, seen: SeenScores) -> float | None:
-        """The score; None where it has no meaning, as AUC of one class."""
+        """The score; None if it is undefined, such as the AUC of one class."""
         flat = by_label(encode(seen.scores))
         if self.score not in flat:
             known = sorted(name for name in flat if _kind(name) in (*LOWER, *HIGHER))
@@ -114,7 +114,7 @@ class EarlyStopping(Watcher):
 
 
 def _kind(score: str) -> str:
-    """A score without its label and its place."""
+    """A score's name without its label and its rank cutoff."""
     return score.rpartition("/")[2].partition("@")[0]
 
 

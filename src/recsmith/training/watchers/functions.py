@@ -9,20 +9,20 @@ from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
 
 class FunctionWatcher(Watcher):
-    """Calls a function with the step, the loss of this rank's batch and its samples as they were read.
+    """Calls a function with the step, the loss of this rank's batch, and its samples as they were read.
 
-    What it returns is heard where it is a Wish. Where it raises something, that is told, it is not called any more on
-    this rank, and training goes on. function: 'module:function'. every: steps between two calls.
+    A Wish that it returns is acted on. If it raises something, that is reported, it is no longer called on this rank,
+    and training goes on. function: 'module:function'. every: steps between two calls.
     """
 
     def __init__(self, *, function: str, every: int = 1) -> None:
         self.name = function
         self.function: Callable[[int, float, Batch], object] | None = load(function)
         self.every = every
-        self._heard_nothing = False  # whether it was told that an answer was no Wish
+        self._heard_nothing = False  # whether it was reported that an answer was not a Wish
 
     def look(self, seen: Seen) -> Wish | None:
-        """Call it once for each batch of the step."""
+        """Call the function once for each batch of the step."""
         asked: Wish | None = None
         for place in seen.outcome.places:
             answer = self._called(seen, expanded(place.samples))

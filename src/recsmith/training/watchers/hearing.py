@@ -1,4 +1,4 @@
-"""Watchers that write what log.jsonl says into a store of experiments: one run there for one job and its restarts."""
+"""Watchers that copy log.jsonl to an experiment tracker: one tracked run for one job and its restarts."""
 
 import json
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from recsmith.training.job.job import TrainingJob
 from recsmith.training.run import Run, run_to_raw
 from recsmith.training.watchers.protocol import Seen, SeenLine, Watcher, Wish
 
-LONGEST = 500  # characters of a setting
+LONGEST = 500  # longest text of a setting, in characters
 
 
 class HearingWatcher(Watcher):
-    """Hears lines of the log on rank 0. run_id: of the run in the store, which checkpoints keep."""
+    """Receives lines of the log on rank 0. run_id: id of the tracked run, which checkpoints keep."""
 
     package: str
     install: str
@@ -27,18 +27,18 @@ class HearingWatcher(Watcher):
 
     @classmethod
     def check_run(cls, run: Run) -> None:
-        """MissingExtra where the package of the store is not installed."""
+        """MissingExtra if the tracker's package is not installed."""
         del run
         if find_spec(cls.package) is None:
             install = cls.install
             raise MissingExtra(f"watcher {cls.package} needs its package: {install}")
 
     def look(self, seen: Seen) -> Wish | None:
-        """Nothing: lines of the log say it."""
+        """Nothing: the lines of the log are enough."""
         return None
 
     def hear(self, line: SeenLine) -> None:
-        """Write the numbers of a line that has a step."""
+        """Write the numbers of a line if it has a step."""
         if "step" not in line.values:
             return
         if not self._begun:
@@ -47,40 +47,40 @@ class HearingWatcher(Watcher):
         self.write(int(line.values["step"]), numbers_of(line.event, line.values))
 
     def begin(self, job: TrainingJob) -> None:
-        """Open the run `run_id`, or a new one where there is none."""
+        """Open the tracked run `run_id`, or a new one if there is none."""
         raise NotImplementedError
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write numbers of a step."""
+        """Write the numbers of a step."""
         raise NotImplementedError
 
     def end(self, *, failed: bool) -> None:
-        """Close the run that was begun."""
+        """Close the tracked run."""
         raise NotImplementedError
 
     def to_raw(self) -> Raw | None:
-        """The id of the run."""
+        """The id of the tracked run."""
         return None if self.run_id is None else {"run_id": self.run_id}
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on with it."""
+        """Continue with that tracked run."""
         self.run_id = raw["run_id"]
 
     def close(self, error: BaseException | None) -> None:
-        """The job is over, or was asked to end."""
+        """Close the tracked run when the job is over."""
         if self._begun and self.run_id is not None:
             self.end(failed=error is not None)
 
 
 def numbers_of(event: str, values: Raw) -> dict[str, float]:
-    """The numbers of a line under the names that TensorBoard has for them, such as train/logloss."""
+    """The numbers of a line under the names that TensorBoard uses, such as train/logloss."""
     numbers = {name: value for name, value in by_label(values).items() if name != "step"}
     kept = {name: value for name, value in numbers.items() if isinstance(value, int | float) and value is not True}
     return {f"{event}/{name}": float(value) for name, value in kept.items() if value is not False}
 
 
 def settings_of(run: Run) -> dict[str, str]:
-    """What a run says, each key with its path, such as optimizers.sparse.name; lists as JSON."""
+    """All keys of a run with their values, by path, such as optimizers.sparse.name; lists as JSON."""
     return dict(_flat("", run_to_raw(run)))
 
 

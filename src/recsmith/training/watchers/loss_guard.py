@@ -1,4 +1,4 @@
-"""A loss that is not finite: noticed on its rank, told to all, and its batch kept for whoever looks for the cause."""
+"""Detects a loss that is not finite, on its rank, ends training on all ranks, and keeps the batch for inspection."""
 
 import math
 from pathlib import Path
@@ -17,17 +17,17 @@ from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 class LossGuard(Watcher):
     """Ends training when a loss is not finite, and keeps the batch.
 
-    On a GPU it notices a step late, so that no step waits for the device. then: roll_back goes on from the newest
-    checkpoint instead.
+    On a GPU it detects this one step late, so that no step waits for the device. then: fail ends training; roll_back
+    goes on from the newest checkpoint instead.
     """
 
     def __init__(self, *, then: Literal["fail", "roll_back"] = "fail") -> None:
         self.then: Literal["diverged", "roll_back"] = "diverged" if then == "fail" else then
         self._before: tuple[int, torch.Tensor, Place] | None = None
-        self._kept: str | None = None  # what is said of the first batch whose loss was not finite
+        self._kept: str | None = None  # the message about the first batch whose loss was not finite
 
     def look(self, seen: Seen) -> Wish | None:
-        """Look at the loss of this step; on a GPU, of the one before."""
+        """Check the loss of this step; on a GPU, of the step before."""
         now = seen.step, seen.outcome.loss, seen.outcome.places[-1]
         looked_at = self._before if seen.outcome.loss.is_cuda else now
         self._before = now
@@ -39,7 +39,7 @@ class LossGuard(Watcher):
 
 
 def keep(step: int, place: Place, output: Path) -> str:
-    """Keep the batch of a step in a run's folder; what is said of it."""
+    """Save the batch of a step in a run's folder; returns the message about it."""
     file = output / f"broken-batch-step-{step}-rank-{dist.get_rank()}.npz"
     save_batch(expanded(place.samples), file)
     return (

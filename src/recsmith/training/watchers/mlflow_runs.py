@@ -11,16 +11,16 @@ from recsmith._install import MLFLOW
 from recsmith.training.job.job import TrainingJob
 from recsmith.training.watchers.hearing import HearingWatcher, settings_of
 
-FOLDER = "mlruns"  # of the run's output
-AT_ONCE = 100  # parameters of a call; servers take so many
-NAMES = re.compile(r"[^\w\-. :/]")  # what names of metrics and parameters cannot have
+FOLDER = "mlruns"  # folder in the run's output
+AT_ONCE = 100  # most parameters that servers accept in one call
+NAMES = re.compile(r"[^\w\-. :/]")  # characters that names of metrics and parameters cannot have
 
 
 class MlflowRuns(HearingWatcher):
-    """Writes what log.jsonl says into a run of MLflow; a job that goes on writes into the same run.
+    """Writes what log.jsonl says into a run of MLflow; a resumed job writes into the same run.
 
-    uri: of the tracking server or store; none: MLFLOW_TRACKING_URI, or the folder mlruns of the run's output.
-    experiment: its name there. run_name: none: the output folder of the run.
+    uri: tracking server or store; none: MLFLOW_TRACKING_URI, or the folder mlruns of the run's output. experiment: name
+    of the experiment. run_name: name of the run; none: its output folder.
     """
 
     package, install = "mlflow", MLFLOW
@@ -31,7 +31,7 @@ class MlflowRuns(HearingWatcher):
         self._client: Any = None
 
     def begin(self, job: TrainingJob) -> None:
-        """Open the run in its experiment, which is made where it is new."""
+        """Open the run in its experiment, which is created if it does not exist."""
         uri = self.uri or os.environ.get("MLFLOW_TRACKING_URI") or (job.output.resolve() / FOLDER).as_uri()
         if uri.startswith("file:"):
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # releases from 3.7 on ask for it
@@ -49,15 +49,15 @@ class MlflowRuns(HearingWatcher):
             client.log_batch(self.run_id, params=settings[first : first + AT_ONCE])
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write metrics of a step."""
+        """Write the metrics of a step."""
         metric, now = import_module("mlflow").entities.Metric, int(time.time() * 1000)
         self._client.log_batch(self.run_id, [metric(_name(name), value, now, step) for name, value in numbers.items()])
 
     def end(self, *, failed: bool) -> None:
-        """Say how the run ended."""
+        """Report how the run ended."""
         self._client.set_terminated(self.run_id, status="FAILED" if failed else "FINISHED")
 
 
 def _name(name: str) -> str:
-    """A name that MLflow takes: ndcg@10 is ndcg_at_10, as its own scores are."""
+    """A name that MLflow accepts: ndcg@10 becomes ndcg_at_10, as in MLflow's own scores."""
     return NAMES.sub("_", name.replace("@", "_at_"))

@@ -11,10 +11,10 @@ from recsmith.training.watchers.hearing import HearingWatcher
 
 
 class WandbRuns(HearingWatcher):
-    """Writes what log.jsonl says into a run of Weights & Biases; a job that goes on writes into the same run.
+    """Writes what log.jsonl says into a run of Weights & Biases; a resumed job writes into the same run.
 
-    project, entity: where the run is. run_name: none: the output folder of the run. mode: offline keeps the run in the
-    folder wandb of the run's output, for `wandb sync`; none: WANDB_MODE, or online.
+    project, entity: project and entity of the run. run_name: name of the run; none: its output folder. mode: offline
+    keeps the run in the folder wandb of the run's output, for `wandb sync`; none: WANDB_MODE, or online.
     """
 
     package, install = "wandb", WANDB
@@ -28,7 +28,7 @@ class WandbRuns(HearingWatcher):
         self._run: Any = None
 
     def begin(self, job: TrainingJob) -> None:
-        """Open the run; what is printed stays with the job."""
+        """Open the run; printed output is not captured."""
         wandb: Any = import_module("wandb")
         self._run = wandb.init(
             project=self.project, entity=self.entity, name=self.run_name or str(job.output), id=self.run_id,
@@ -40,9 +40,9 @@ class WandbRuns(HearingWatcher):
         self._run.define_metric("*", step_metric="step")  # steps may be written again after a restart
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write numbers of a step."""
+        """Write the numbers of a step."""
         self._run.log({"step": step, **numbers})
 
     def end(self, *, failed: bool) -> None:
-        """Say how the run ended."""
+        """Report how the run ended."""
         self._run.finish(exit_code=int(failed))
