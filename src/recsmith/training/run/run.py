@@ -173,7 +173,7 @@ class Checkpointing:
     """When the state of a job is saved: at regular steps, and when a signal ends the job.
 
     every: steps between two checkpoints. keep: number of the newest checkpoints that are kept. background: whether
-    checkpoints are written while training goes on, from a copy in host memory. publish: an address such as
+    checkpoints are written while training continues, from a copy in host memory. publish: an address such as
     s3://models/clicks, to which checkpoints and the trained model are also copied; a job continues from there if its
     output has no checkpoint, or an older one (docs/launch.md).
     """

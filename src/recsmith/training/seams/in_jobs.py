@@ -69,9 +69,11 @@ class InJobs:
         return ()
 
     def begin_rows(self, run: "Run", job: "ShardedJob", before: Any, rows: Mapping[str, int]) -> Mapping[str, Ints]:
-        """Take over what belongs to rows of tables, and return the source row of each row that moved; -1 for new rows.
+        """Take over what belongs to rows of tables; returns, by table whose rows have moved, the source row of each
+        row.
 
-        before: the other training, opened. rows: number of rows there, of each table that is taken over.
+        The source row is -1 for a new row. before: the other training, opened. rows: number of rows there, of each
+        table that is taken over.
         """
         return {}
 

@@ -21,9 +21,9 @@ class DatasetSource:
 
     A thread of this process reads them, or, with data.feed, worker processes, which give the same batches.
 
-    endless: go on after data.epochs, for as long as batches are asked for. groups: groups of features of which batches
-    hold only the distinct bags. output: folder in which a feed writes its status. deal: the work by which samples of a
-    step are distributed over ranks; None: in stored order.
+    endless: continue after data.epochs, for as long as batches are asked for. groups: groups of features of which
+    batches hold only the distinct bags. output: folder in which a feed writes its status. deal: the work by which
+    samples of a step are distributed over ranks; None: in stored order.
     """
 
     dataset: Dataset

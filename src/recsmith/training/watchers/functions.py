@@ -12,7 +12,7 @@ class FunctionWatcher(Watcher):
     """Calls a function with the step, the loss of this rank's batch, and its samples as they were read.
 
     A Wish that it returns is acted on. If it raises something, that is reported, it is no longer called on this rank,
-    and training goes on. function: 'module:function'. every: steps between two calls.
+    and training continues. function: 'module:function'. every: steps between two calls.
     """
 
     def __init__(self, *, function: str, every: int = 1) -> None:

@@ -18,7 +18,7 @@ class LossGuard(Watcher):
     """Ends training when a loss is not finite, and keeps the batch.
 
     On a GPU it detects this one step late, so that no step waits for the device. then: fail ends training; roll_back
-    goes on from the newest checkpoint instead.
+    continues from the newest checkpoint instead.
     """
 
     def __init__(self, *, then: Literal["fail", "roll_back"] = "fail") -> None:
