@@ -5,8 +5,7 @@ from recsmith._types import noun
 
 @noun
 class CompressionPoint:
-    """A compression method at a factor: mean AUC over seeds, half its 95 % interval (Student's t; None for one seed).
-    """
+    """A compression method at a factor: mean AUC over seeds, half its 95 % interval (Student's t, None for one)."""
 
     method: str
     factor: float

@@ -69,8 +69,7 @@ class InJobs:
         return ()
 
     def begin_rows(self, run: "Run", job: "ShardedJob", before: Any, rows: Mapping[str, int]) -> Mapping[str, Ints]:
-        """Take over what belongs to rows of tables; returns, by table whose rows have moved, the source row of each
-        row.
+        """Take over what belongs to rows of tables; returns the source row of each row, by table whose rows moved.
 
         The source row is -1 for a new row. before: the other training, opened. rows: number of rows there, of each
         table that is taken over.
