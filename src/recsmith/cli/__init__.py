@@ -1,4 +1,4 @@
-"""The command line: app.py says which module holds which command; nothing heavy is imported before a command runs."""
+"""The command line: app.py lists each command and its module; costly imports wait until a command runs."""
 
 from recsmith.cli.app import main
 

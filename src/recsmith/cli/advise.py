@@ -21,9 +21,9 @@ from recsmith.cli.options import (
 from recsmith.cli.printing import heard_switches, print_as, say
 from recsmith.errors import UsageError
 
-OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit", "budget")  # options
+OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit", "budget")  # options that need --cluster
 OBJECTIVES = ("step", "devices", "cost", "memory")
-OF_RUNS = ("step", "memory")  # objectives
+OF_RUNS = ("step", "memory")  # objectives that a run on this machine can have
 
 
 @click.command(name="advise", cls=GroupedCommand)
@@ -59,8 +59,8 @@ OF_RUNS = ("step", "memory")  # objectives
 def advise_command(job: str, format_: str, **options: Any) -> None:
     """Say which changes of JOB pay: predicted gain, memory, quality, and how to switch each on.
 
-    JOB is a run of `recsmith train`; tables as `recsmith plan` reads them: a built-in or a file; or what runs today: a
-    plan, on its own cluster, or a job's log with the report of TorchRec's planner.
+    JOB is a run file of `recsmith train`; tables as `recsmith plan` reads them, a built-in or a file; or what runs
+    today: a plan, on its own cluster, or a job's log with the report of TorchRec's planner.
 
     \b
     recsmith advise dlrm-v2 --cluster h100:8x4
@@ -124,7 +124,7 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         raise UsageError(f"--set changes a run, and '{job}' is none; use --batch-size, --cluster or the file itself")
     _refuse_trials(job, options)
     found, named = tables_of(job), options["cluster"]
-    own = load_plan(job) if found is not job else None  # a plan says where it runs
+    own = load_plan(job) if found is not job else None  # a plan states its cluster
     tables = load_workload(found, batch_size=options["batch_size"])
     if own is None and named is None:
         raise UsageError(f"'{job}' is no run and no plan, so say on which devices it trains: --cluster h100:8, say")
@@ -134,7 +134,7 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         where = own.cluster.with_memory(options["hbm"], options["reserve"])
     running, left_out = _running(job, own, tables, where, options["running"])
     search = read_search(options)
-    if own is not None and named is None and search["cost_model"] is None:  # that of a plan is of its own devices
+    if own is not None and named is None and search["cost_model"] is None:  # a plan has its own model
         search["cost_model"] = own.cost_model
     step_s, told = _whole_step(options, tables, where)
     return advise(
@@ -144,7 +144,7 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
 
 
 def _running(job: str, own: Any, tables: Any, where: Any, given: str | None) -> tuple[Any, list[str]]:
-    """(placements of the plan that runs, None for none; that a plan of another cluster is left out, in a sentence)."""
+    """(placements of the running plan or None, and a sentence for each plan left out because its cluster differs)."""
     from recsmith.errors import PlanMismatch
     from recsmith.plans.running import load_placements, placements_for
 
@@ -160,7 +160,7 @@ def _running(job: str, own: Any, tables: Any, where: Any, given: str | None) -> 
 
 
 def _whole_step(options: dict[str, Any], tables: Any, where: Any) -> tuple[float | None, str]:
-    """(seconds of a whole step, what a capture says of them)."""
+    """(seconds of a whole step, and a sentence about the capture that they were taken from)."""
     if options["capture"] is None:
         return options["step_time"], ""
     if options["step_time"] is not None:
@@ -179,7 +179,7 @@ def _refuse_trials(job: str, options: dict[str, Any]) -> None:
 
 
 def _check_trials(steps: int) -> None:
-    """Refuse trials that could tell nothing, before anything is priced."""
+    """Refuse trials that are too short to show a difference, or on a busy machine, before anything is priced."""
     from recsmith.advising.trials import check_idle, check_steps
 
     check_steps(steps)
@@ -193,7 +193,7 @@ def _tried(advice: Any, job: str, settings: tuple[str, ...], steps: int) -> Any:
 
 
 def _aim(options: dict[str, Any]) -> Any:
-    """What the job is to have less of, and its limits."""
+    """The Aim of the job: what to minimise, and its limits."""
     from recsmith.analyses.aims import Aim, read_budget, read_prices
 
     budget = options["budget"]
@@ -204,7 +204,7 @@ def _aim(options: dict[str, Any]) -> Any:
 
 
 def _of_log(job: str) -> str | None:
-    """A job's log is also the plan that runs, for it has the report of TorchRec's planner."""
+    """The job's file, if it is a log with the report of TorchRec's planner, which states the plan; else None."""
     from recsmith.files import read_text
     from recsmith.workloads.torchrec_log import find_report
 

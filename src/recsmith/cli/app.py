@@ -1,4 +1,4 @@
-"""The `recsmith` command: a lazy group, and one place where errors become messages and exit codes."""
+"""The `recsmith` command: a group that imports commands lazily, and turns errors into messages and exit codes."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ from recsmith.cli.of_systems import loaded, with_systems
 from recsmith.cli.printing import FAILURE, OWN_PROCESS, note, say
 from recsmith.errors import NoPlanFound, RecSmithError
 
-OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, and what it does
+OWN = {  # groups of `recsmith --help`: each command's module in recsmith.cli, and its one-line description
     "Plan": {
         "plan": ("plan", "Find a sharding plan for a workload on a cluster."),
         "serve": ("web", "Plan in a browser: a page on this machine, and its JSON API."),
@@ -61,26 +61,29 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
     },
 }
-GROUPS = {  # with those of systems, and whole names of modules
+GROUPS = {  # with the commands of systems added, and full module names
     title: with_systems(title, {name: (f"recsmith.cli.{module}", about) for name, (module, about) in own.items()})
     for title, own in OWN.items()
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 LONGEST = max(map(len, COMMANDS))
-NEW_OBJECTS = 100_000  # after which Python looks for garbage: plans have as many, which stay, and each look takes long
-SWITCH_S = 1e-3  # between threads of Python, a fifth of its own: annealing, compiled, waits for a bound that is not
-SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
+# new objects after which Python's garbage collector runs: a plan has as many, all in use, and a collection is slow
+NEW_OBJECTS = 100_000
+# seconds between switches of Python's threads, a fifth of its default: annealing (compiled code) waits for a thread
+# that computes the bound in Python
+SWITCH_S = 1e-3
+SEARCHING = ("plan", "compare", "sweep", "replan")  # commands that search; options can narrow their search
 
 
 class LazyGroup(click.Group):
     """Lists commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the help."""
+        """Names of the commands in the order of `--help`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command when it is used."""
+        """The command of a name, whose module is imported here; UsageError if the name is unknown."""
         if cmd_name not in COMMANDS:
             from recsmith.files import did_you_mean
 
@@ -88,7 +91,7 @@ class LazyGroup(click.Group):
         return loaded(cmd_name, COMMANDS[cmd_name][0])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands in groups, from their one-line descriptions."""
+        """Write the commands in groups, with their one-line descriptions."""
         for title, group in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(LONGEST), about) for name, (_, about) in group.items()])
@@ -101,7 +104,7 @@ def app() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line: errors are one message on stderr and an exit code, never a traceback."""
+    """Run the command line: an error becomes one message on stderr and an exit code, never a traceback."""
     warnings.showwarning = _show_warning
     gc.set_threshold(NEW_OBJECTS)
     sys.setswitchinterval(SWITCH_S)
@@ -116,7 +119,7 @@ def main() -> NoReturn:
         _fail(_usage(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         _fail(_interrupted(sys.argv[1:2]), NoPlanFound.exit_code)
-    except BrokenPipeError:  # the reader of stdout went away, as `head` does
+    except BrokenPipeError:  # the program that reads stdout has ended, as `head` does
         _drop_stdout()
     except RecSmithError as error:
         _fail(str(error), error.exit_code)
@@ -125,7 +128,7 @@ def main() -> NoReturn:
     except UnicodeEncodeError as error:
         _fail(f"cannot write the output: {error}; set PYTHONIOENCODING=utf-8", 1)
     except OSError as error:
-        if error.filename is not None:  # not standard output, which has no name
+        if error.filename is not None:  # an error about standard output has no file name
             _fail(f"'{os.fsdecode(error.filename)}': {error.strerror}; check this path and its disk", 1)
         _drop_stdout()
         _fail(f"cannot write the output: {error.strerror or error}; check the disk and that stdout is open", 1)
@@ -133,7 +136,7 @@ def main() -> NoReturn:
 
 
 def _run() -> None:
-    """Parse and run. Not click's own `main`, which ends with 1 when the reader of stdout goes away."""
+    """Parse and run without click's own `main`, which exits with 1 when the program that reads stdout ends."""
     if "_RECSMITH_COMPLETE" in os.environ:
         from recsmith.cli.completion import complete
 
@@ -144,11 +147,11 @@ def _run() -> None:
         app.invoke(context)
     sys.stdout.flush()
     if sys.argv[1:2] and sys.argv[1] in SEARCHING:
-        gc.freeze()  # what a search leaves is not looked through for garbage once more when Python ends
+        gc.freeze()  # so that the objects of a search are not collected once more when Python exits
 
 
 def _usage(error: click.ClickException) -> str:
-    """What click found wrong with the command line, as our own errors put it: rule, values, and where to look."""
+    """A usage error of click in the form of our own errors: rule, values, and the --help to read."""
     message = re.sub(r"\.? Did you", "; did you", error.format_message().strip().rstrip("."))
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else "recsmith"
@@ -157,21 +160,21 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _interrupted(command: list[str]) -> str:
-    """What was reached: commands that keep what they have say so themselves, so nothing was."""
+    """The message after Ctrl-C. Commands that keep partial results print that themselves, so here nothing was kept."""
     if command and command[0] in SEARCHING:
         return "interrupted before a plan was found"
     return "interrupted before there was a result; nothing was written"
 
 
 def _out_of_memory(command: list[str]) -> str:
-    """What to do next: a search can be narrowed, for other commands only memory helps."""
+    """The message when memory runs out: narrow the search, or, for other commands, provide more memory."""
     if command and command[0] in SEARCHING:
         return "out of memory in the search; allow fewer types (--types), or --widths torchrec"
     return "out of memory; end other programs, or use a machine that has more"
 
 
 def _drop_stdout() -> None:
-    """Throw away what is still buffered, so that Python does not try to write it at exit."""
+    """Discard buffered output, so that Python does not try to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

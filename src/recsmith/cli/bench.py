@@ -9,7 +9,7 @@ from recsmith.cli.options import MOST_VISITS, count_option, format_option, read_
 from recsmith.cli.printing import end_line, note, print_as, progress_printer
 from recsmith.reports.progress import bench_words
 
-LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
+LOG_EVERY_S = 60.0  # seconds between two progress lines if stderr is not a terminal
 
 
 @click.group(name="bench", cls=GroupWithSystems)
@@ -114,8 +114,8 @@ def _settings(family: Any, **options: Any) -> Any:
 def train(bench: str, output: str, format_: str) -> None:
     """Train variants of a run on the same data and seeds, side by side.
 
-    BENCH is a file that names the run, the settings of each variant, and the seeds (docs/train.md). What the folder
-    holds already is not trained again.
+    BENCH is a file that names the run, the settings of each variant, and the seeds (docs/train.md). Variants whose
+    results are already in the folder are not trained again.
 
     \b
     recsmith bench train codecs.yaml -o bench/codecs

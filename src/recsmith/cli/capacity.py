@@ -11,7 +11,7 @@ from recsmith.cli.printing import end_line, note, print_as, progress_printer
 if TYPE_CHECKING:
     from recsmith.streaming.capacity import Capacity
 
-PROGRESS_S = 30.0  # seconds between two lines of progress in a log
+PROGRESS_S = 30.0  # seconds between two progress lines in a log
 
 
 @click.command(name="capacity")
@@ -37,10 +37,10 @@ PROGRESS_S = 30.0  # seconds between two lines of progress in a log
               help="What lookups that are kept may take.")  # fmt: skip
 @format_option
 def capacity_command(data: str, cluster: str | None, format_: str, **options: Any) -> None:
-    """Tell how many rows the tables of ids without end need, by a stream or by what a watched job kept.
+    """Print how many rows tables for unbounded ids need, by a stream or by what a watched job kept.
 
     DATA is what the other commands read, in the order in which it is stored, or the output folder of a run
-    that was watched. Ctrl-C ends reading; what was read is told then.
+    that was watched. Ctrl-C ends reading; the result is then for the samples read so far.
 
     \b
     recsmith data capacity clicks.yaml
@@ -64,7 +64,7 @@ def capacity_command(data: str, cluster: str | None, format_: str, **options: An
 
 
 def _found(data: str, options: dict[str, Any]) -> "Capacity":
-    """What the stream, or the sketches of a job, ask for."""
+    """The capacity that a stream of samples asks for, or the sketches of a job."""
     from recsmith.data import open_dataset
     from recsmith.streaming.capacity import Asked, StreamReader
     from recsmith.streaming.capacity.of_sketches import capacity_of_job

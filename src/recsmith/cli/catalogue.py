@@ -1,11 +1,11 @@
-"""Commands that list what there is: `recsmith devices`, `planners`, `schema`, `doctor` and `workload`."""
+"""Commands that list devices, planners and schemas, check the installation, and make workloads."""
 
 import click
 
 from recsmith.cli.options import count_option, force_option, format_option
 from recsmith.cli.printing import note, print_as, print_json, show_report
 
-NOUNS = (  # files that people write, and those that RecSmith writes
+NOUNS = (  # kinds of files: first those that people write, then those that RecSmith writes
     "workload", "cluster", "constraints", "plan", "run", "dataset", "model", "train-bench",
     "result", "comparison", "sweep", "explanation", "step-memory", "advice",
 )  # fmt: skip
@@ -62,8 +62,8 @@ def schema_command(noun: str) -> None:
 def doctor_command() -> None:
     """Check the installation: versions, and whether PyTorch, FBGEMM and TorchRec belong together.
 
-    Planning needs none of the three, so that an installation without them is sound. Exit code 2 says that they are
-    there and do not belong together: what runs in TorchRec would fail.
+    Planning needs none of the three, so an installation without them is sound. Exit code 2 says that they are
+    installed but do not belong together: jobs of TorchRec would fail.
     """
     from recsmith._install import TRIO
     from recsmith.adapters.installed import require_torchrec, tried, trio_versions

@@ -1,4 +1,4 @@
-"""The certificate of `recsmith plan --certificate`: looked for before the plan is printed, and written after it."""
+"""The certificate of `recsmith plan --certificate`: computed before the plan is printed, and written after it."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from recsmith.errors import UsageError
 
 
 class Certifying:
-    """The certificate of a command's plan, which is then printed with no lower a bound than the certificate proves."""
+    """The certificate of a command's plan, whose printed bound is then at least what the certificate proves."""
 
     def __init__(self, target: str | None, *, prove: bool) -> None:
-        """target: the file to write; None: there is none to be made. prove: whether a better bound is asked for."""
+        """target: the file to write; None if no certificate is wanted. prove: whether --prove wants a better bound."""
         self.target, self.prove = target, prove
         self._made: Any = None
         self._refused: UsageError | KeyboardInterrupt | None = None
 
     def bounded(self, plan: Any) -> Any:
-        """The plan, whose bound is what is certified where that is more; why it is not certified is told by `write`."""
+        """The plan with the certified bound if that is higher; `write` says why if nothing was certified."""
         try:
             self._certify(plan)
         except (UsageError, KeyboardInterrupt) as error:

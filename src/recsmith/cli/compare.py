@@ -71,7 +71,7 @@ def compare_command(workload: str, format_: str, **options: Any) -> None:
 
 
 def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Whole numbers with commas between them, as a tuple."""
+    """Whole numbers separated by commas, as a tuple."""
     if value is None:
         return None
     listed = [word.strip() for word in value.split(",") if word.strip()]
@@ -126,7 +126,7 @@ def sweep_command(workload: str, output: str | None, force: bool, format_: str, 
 
 
 def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The problem's options as arguments of `sweep`; the batch of a CSV workload is the sweep's."""
+    """The options as arguments of `sweep`; a CSV workload gets a batch size of the sweep, because it has none."""
     if options["fewest_nodes"] != (options["step_time"] is not None):
         raise UsageError("--fewest-nodes and --step-time go together: how many devices it takes for which step")
     if options["devices"] is None and not options["fewest_nodes"]:
@@ -152,14 +152,14 @@ def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _host_of(cluster: Any, per_host: int) -> Any:
-    """A host of so many devices; where devices differ in memory, `sweep` says why it takes none."""
+    """One host with `per_host` devices; unchanged if devices differ in memory: `sweep` then says why it refuses."""
     if isinstance(cluster.hbm_bytes, tuple):
         return cluster
     return replace(cluster, local_world_size=per_host, hosts=1)
 
 
 def _teller() -> Callable[[Any], None] | None:
-    """What hears of each point that is done, and tells the last one in the live line; None where nobody watches."""
+    """A callback that shows each finished point of the sweep in the live line; None if there is no live line."""
     line, points = running(), list[Any]()
     if line is None:
         return None
@@ -207,7 +207,7 @@ def _is_csv(output: str, format_: str) -> bool:
 
 
 def _end(found: Any) -> None:
-    """A sweep without any plan is a failure, though its points are printed."""
+    """Fail after printing if the sweep has no plan, or no number of devices has a step short enough."""
     outcomes = {point.outcome for point in found.points}
     if "planned" in outcomes and any(each.devices is None for each in found.fewest):
         raise NoPlanFound("no number of devices that was tried has so short a step; the points say what each has")

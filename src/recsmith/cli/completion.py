@@ -1,8 +1,9 @@
-"""What a shell offers after a word and Tab: commands, options, and names and files where a command takes some.
+"""What a shell offers after a word and Tab: commands, options, and names and files where a command takes them.
 
-Names are those that help lists, so that nothing heavy is imported: a shell waits for it. Lists with commas are
-completed after the last comma, and devices go on with how many a host has. Bash breaks words at colons, which names of
-clusters and cost models have, and forgets names where files are offered beside them: its script here does neither.
+Only the names that --help lists are offered, so nothing costly is imported while the shell waits. In a list with
+commas, the word after the last comma is completed; after a device come the numbers of devices per host. Bash splits
+words at colons, which names of clusters and cost models contain, and drops names when files are offered as well: the
+script here does neither.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ COST_MODELS = ("best", "fitted", "analytic", "torchrec", "neural:cpu", "neural:h
                "neural:simulated-h100")  # fmt: skip
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb")
 PER_HOST = (1, 2, 4, 8, 16)
-FILES = CompletionItem("", type="file")  # the shell's own names of files
+FILES = CompletionItem("", type="file")  # makes the shell offer its own file names
 PATHS = ("FILE", "FOLDER", "DIR", "PLAN", "OTHER", "OLD", "NEW", "RUN", "MODEL", "TRACE", "DATA", "OUT", "PATH", "W",
          "NAME.safetensors")  # fmt: skip
 Offered = Callable[[str], list[CompletionItem]]
@@ -64,13 +65,13 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class OwnBash(BashComplete):
-    """Bash, by a script that keeps words with colons whole, and offers names and files together."""
+    """Completion for Bash, with a script that keeps words with colons whole and offers names and files together."""
 
     source_template = BASH
 
 
 def script(shell: str) -> str:
-    """What a shell reads to complete the words of `recsmith`."""
+    """The script that makes a shell complete the words of `recsmith`."""
     found = OwnBash if shell == "bash" else get_completion_class(shell)
     if found is None:
         raise UsageError(f"the words of {shell} are not completed; write bash, zsh or fish")
@@ -78,14 +79,14 @@ def script(shell: str) -> str:
 
 
 def complete(app: click.Group, instruction: str) -> int:
-    """Answer a shell: its words are in the environment, as click's scripts put them there."""
+    """Print the completions for a shell, which passes its words in the environment, as click's scripts do."""
     add_completion_class(OwnBash)
     teach(app)
     return shell_complete(app, {}, PROGRAM, VARIABLE, instruction)
 
 
 def teach(group: click.Group) -> None:
-    """Make the commands of a group offer names and files; a command that is imported later, when it is."""
+    """Make the commands of a group offer names and files; a command that is imported later is extended then."""
     find = group.get_command
 
     def taught(context: click.Context, name: str) -> click.Command | None:
@@ -102,7 +103,7 @@ def teach(group: click.Group) -> None:
 
 
 def offered_of(parameter: click.Parameter) -> Offered | None:
-    """What is offered for a parameter; None where click knows it itself, as of choices."""
+    """What is offered for a parameter; None if click completes it itself, as for choices."""
     named = NAMED.get(parameter.name or "")
     if named is not None and not isinstance(parameter.type, click.Choice):
         return named
@@ -132,7 +133,7 @@ def _workloads(incomplete: str) -> list[CompletionItem]:
 
 
 def _clusters(incomplete: str) -> list[CompletionItem]:
-    """Devices with how many a host has, once a device is written or no other begins so; else devices, and files."""
+    """Clusters as device and devices per host, once the word names one device; before that, devices and files."""
     device, colon, _ = incomplete.partition(":")
     found = [name for name in DEVICES if name.startswith(device)]
     if colon or found == [device]:
@@ -152,7 +153,7 @@ def _names(group: str, own: Sequence[str]) -> Offered:
 
 
 def _listed(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """Names after the last comma of a list, without those that stand before it."""
+    """Names that continue the last entry of a list with commas, without the names already in the list."""
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last) and name not in taken]

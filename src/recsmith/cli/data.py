@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recsmith.data import Dataset
     from recsmith.data.converting import ConversionProgress, FileLayout
 
-PROGRESS_S = 30.0  # seconds between two lines of progress in a log
+PROGRESS_S = 30.0  # seconds between two progress lines in a log
 Command = TypeVar("Command", bound=Callable[..., Any])
 _layout_options = stack(
     click.option("-o", "--output", required=True, metavar="DIR", help="A new folder, or one that was left unfinished."),
@@ -49,7 +49,7 @@ data_command.add_command(capacity_command)
 def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
     """Show what a dataset holds: features, ids, labels, how often ids and bags repeat, sessions, and bytes of columns.
 
-    Of generated data it also says the best AUC and log loss that any model can reach.
+    For generated data it also prints the best AUC and log loss that any model can reach.
 
     \b
     recsmith data inspect spec.yaml
@@ -73,8 +73,8 @@ def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
 def check(data: str, format_: str) -> None:
     """Read a dataset from end to end: count its samples and the corrupt ones, and check files and ids.
 
-    Of Parquet, it names every file that is cut off, lacks columns or has more, whose types differ from the first file's
-    or whose ids are outside their tables, and counts them. It fails, as training would, where the data cannot be read.
+    For Parquet, it names every file that is cut off, lacks columns or has more, whose types differ from the first
+    file's or whose ids are outside their tables, and counts them. It fails, as training would, on unreadable data.
 
     \b
     recsmith data check spec.yaml
@@ -85,7 +85,7 @@ def check(data: str, format_: str) -> None:
 
     spec = _spec(data)
     if getattr(spec, "split", "all") != "all":
-        with suppress(RecSmithError):  # data that cannot be opened, which the check tells
+        with suppress(RecSmithError):  # data that cannot be opened: the check below reports it
             _tell_part(open_dataset(spec))
     found = check_spec(spec, progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
     end_line()
@@ -95,7 +95,7 @@ def check(data: str, format_: str) -> None:
 
 
 def _spec(data: str) -> Any:
-    """The spec of data that a command is given."""
+    """The spec of the data given to a command."""
     from recsmith.data import load_spec
 
     found = named_data(data)
@@ -103,7 +103,7 @@ def _spec(data: str) -> Any:
 
 
 def _tell_part(dataset: "Dataset") -> None:
-    """Say which part of the data is read, where it is not all."""
+    """Print a note on which part of the data is read, unless all of it is."""
     if dataset.part:
         note(dataset.part)
 
@@ -150,7 +150,7 @@ def generate(spec: str, output: str, form: Literal["parquet", "criteo"], packed:
 def convert(data: str, session: str | None, **options: Any) -> None:
     """Write any dataset as Parquet with one column a feature, in its own order.
 
-    A command that was stopped, even by kill -9, goes on after the files it has finished when it is given once more.
+    A command that was stopped, even by kill -9, continues after the files it has finished when it is run again.
 
     \b
     recsmith data convert day_0.gz -o day_0
@@ -176,8 +176,8 @@ def convert(data: str, session: str | None, **options: Any) -> None:
 def cluster(data: str, session: str | None, memory: int, **options: Any) -> None:
     """Write any dataset as Parquet whose samples of one session follow each other, by time.
 
-    An external sort: samples go into files by the hash of their session, and each file is sorted. The order of
-    sessions is that of their hashes. A command that was stopped goes on when it is given once more.
+    An external sort: samples go into files by the hash of their session, and each file is sorted. Sessions are ordered
+    by their hashes. A command that was stopped continues when it is run again.
 
     \b
     recsmith data cluster clicks/ -o sessions --session user
@@ -233,8 +233,8 @@ def _say(manifest: Any, output: str) -> None:
 def sequences(events: str, **options: Any) -> None:
     """Write events as samples: each event is a target, with what its user did strictly before it.
 
-    EVENTS is a spec with `format: sequences` (docs/sequences.md), or a MovieLens folder. What is written is Parquet;
-    training can read the spec itself.
+    EVENTS is a spec with `format: sequences` (docs/sequences.md), or a MovieLens folder. The samples are written as
+    Parquet; training can also read the spec itself.
 
     \b
     recsmith data sequences events.yaml -o histories
@@ -272,10 +272,10 @@ def sequences(events: str, **options: Any) -> None:
               help="What counting takes at a time; the rest lies on disk.")  # fmt: skip
 @format_option
 def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: str, **options: Any) -> None:
-    """Count the texts and raw ids of features, and write which row of its table each has.
+    """Count the texts and raw ids of features, and write which row of its table each of them gets.
 
     DATA is a spec whose features name vocabularies, a run, or a folder that this command wrote; the counts of several
-    are added up. A file is written for each vocabulary that a feature names, under its name there.
+    DATA are added up. Each vocabulary that a feature names is written to a file of that name.
 
     \b
     recsmith data vocabulary clicks.yaml -o vocabularies --least 2
@@ -305,7 +305,7 @@ def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: 
 def workload(data: str, output: str, force: bool, deduplicate: bool, **options: Any) -> None:
     """Count a dataset and make the workload that the planner takes: a table for each feature.
 
-    Ids a bag, and how often rows are read again, are those of the samples counted.
+    Ids per bag, and how often rows are read again, are counted on the samples that are read.
 
     \b
     recsmith data workload sessions/ --batch-size 4096 -o plain.json

@@ -19,7 +19,7 @@ def delta_command() -> None:
 @force_option
 @format_option
 def make(old: str, new: str, output: str, force: bool, format_: str) -> None:
-    """Write the rows and layers of model NEW that model OLD has otherwise. Both are folders of runs, or of models.
+    """Write the rows and layers in which model NEW differs from model OLD. Both are folders of runs, or of models.
 
     \b
     recsmith delta make runs/monday runs/tuesday -o tuesday.delta
@@ -43,7 +43,7 @@ def make(old: str, new: str, output: str, force: bool, format_: str) -> None:
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="Folder of the model that is made.")
 @force_option
 def apply(model: str, deltas: tuple[str, ...], output: str, force: bool) -> None:
-    """Make the newest model of MODEL and the DELTAS since, the oldest first: bit for bit the one that was exported.
+    """Make the newest model from MODEL and its DELTAS, the oldest first: bit for bit the model that was exported.
 
     \b
     recsmith delta apply runs/monday tuesday.delta wednesday.delta -o serving/wednesday

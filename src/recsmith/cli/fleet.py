@@ -33,7 +33,7 @@ def fleet_command(jobs: str, pools: str, format_: str, **options: Any) -> None:
 
 
 def _printer() -> Any:
-    """What says on a terminal how many ways were planned; None where nobody watches."""
+    """A callback that shows on a terminal how many ways (job, pool and hosts) were planned; None without a terminal."""
     if not is_watched():
         return None
     begun, seen = time.monotonic(), [0]

@@ -15,7 +15,7 @@ def init_command(data: str, output: str, label: str | None, force: bool) -> None
     """Look at data and write a run file for it, with a comment on each column.
 
     DATA is CSV (.csv), JSON lines (.jsonl) or Parquet, a folder of such files, or anything else that `recsmith data`
-    takes. The run is a draft: read its comments, correct what they got wrong, and train.
+    reads. The run file is a draft: read its comments, correct what they got wrong, and train.
 
     \b
     recsmith init clicks.csv

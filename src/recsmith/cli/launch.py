@@ -1,4 +1,4 @@
-"""`recsmith launch`: what starts a run on a cluster."""
+"""`recsmith launch`: the job file that starts a run on a cluster."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -8,7 +8,7 @@ import click
 from recsmith.cli.options import count_option, force_option, read_time, size_value
 
 SYSTEMS = ("slurm", "kubernetes", "torchx")
-MADE = rb"#!/bin/bash|apiVersion|torchx run"  # begins what this command writes
+MADE = rb"#!/bin/bash|apiVersion|torchx run"  # first bytes of files that --output may overwrite
 
 
 @click.command(name="launch")
@@ -69,7 +69,7 @@ def _text(made: Any, run: str, system: str, settings: tuple[str, ...], asked: di
         return shlex.join(torchx_command(run, settings, place, asked["scheduler"])) + "\n"
     import yaml
 
-    dump = cast(Any, yaml).safe_dump_all  # whose types pyright does not know whole
+    dump = cast(Any, yaml).safe_dump_all  # pyright knows the types of yaml only in part
     return str(dump(kubernetes_objects(made, place), sort_keys=False, width=120))
 
 

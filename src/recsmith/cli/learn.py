@@ -9,13 +9,13 @@ from recsmith.cli.printing import end_line, note, progress_printer, show_report
 from recsmith.reports.progress import policy_words, split_words, training_words
 from recsmith.units import counted
 
-FEW_SAMPLES = 400  # with 100, errors on another processor were almost twice as large (docs/learning.md)
-LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
+FEW_SAMPLES = 400  # training samples; with 100, errors on another processor were twice as large (docs/learning.md)
+LOG_EVERY_S = 30.0  # seconds between two progress lines if stderr is not a terminal
 
 
 @click.group(name="learn")
 def learn_command() -> None:
-    """Train what plans are priced by, from measurements."""
+    """Train cost models, kernel models and placement policies on measurements."""
 
 
 @learn_command.command(name="cost")
@@ -117,7 +117,7 @@ def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) 
 _tables_option = click.option(
     "--tables", metavar="FOLDER", help="Workloads or plans of yours, whose tables train (default: the shared pool's)."
 )
-_policy_options = stack(  # of all trainings of policies
+_policy_options = stack(  # for all trainings of placement policies
     click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
                  help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
     click.option("-o", "--output", required=True, metavar="NAME.safetensors",
@@ -142,7 +142,7 @@ _policy_options = stack(  # of all trainings of policies
 def dreamshard(**options: Any) -> None:
     """Train a policy that places tables; `--planner dreamshard:NAME.safetensors` plans by it (docs/learned.md).
 
-    A run that was ended, or killed, goes on in the folder NAME.run beside the output.
+    A run that was ended, or killed, continues in the folder NAME.run beside the output.
 
     \b
     recsmith learn dreamshard --hardware simulated:h100 --output mine.safetensors
@@ -161,8 +161,8 @@ def dreamshard(**options: Any) -> None:
 def autoshard(**options: Any) -> None:
     """Train a policy with an LSTM; `--planner autoshard:NAME.safetensors` plans by it (docs/learned.md).
 
-    Actors, processes of their own, place and measure; one that is lost is replaced. A run that was ended, or killed,
-    goes on in the folder NAME.run beside the output.
+    Actors are processes that place and measure; a lost one is replaced. A run that was ended, or killed, continues
+    in the folder NAME.run beside the output.
 
     \b
     recsmith learn autoshard --hardware simulated:h100 --output mine.safetensors
@@ -193,7 +193,7 @@ def splits(
 ) -> None:  # fmt: skip
     """Train a policy of which tables are split; `--planner 'dreamshard:NAME.safetensors?splits=8'` plans by it.
 
-    It learns from search under a cost model, and measures nothing. A run that was ended, or killed, goes on in the
+    It learns from search under a cost model, and measures nothing. A run that was ended, or killed, continues in the
     folder NAME.run beside the output (docs/learned.md).
 
     \b
@@ -245,7 +245,7 @@ def _learn(
 
 
 def _folders(names: str, option: str) -> list[Any]:
-    """Folders of measurements, with commas between; those of a folder that holds several."""
+    """Folders of measurements, from names separated by commas; a folder that holds several is replaced by those."""
     from recsmith.errors import UsageError
     from recsmith.measuring.about import folders_in, locate
 

@@ -1,7 +1,7 @@
-"""One line on stderr that says that a long command lives: what it does, for how long, and what it told last.
+"""One line on stderr that shows that a long command is alive: what it does, for how long, and its latest progress.
 
-It appears once a command has taken a while, on a terminal alone, is written over every half second by a thread of its
-own, and is gone when the command prints its result. Notes that are printed meanwhile stand above it.
+The line appears on a terminal only, once a command has run for a while. A thread redraws it every half second; it is
+erased when the command prints its result. Notes that are printed meanwhile appear above it.
 """
 
 import shutil
@@ -13,12 +13,13 @@ from contextlib import contextmanager
 
 from recsmith.errors import printable
 
-QUIET_S, EVERY_S = 0.3, 0.5  # seconds before the line appears: shorter runs are not worth one; and between two of them
-ERASED = "\r\x1b[K"  # what makes a terminal erase a line
+# seconds before the line first appears (shorter runs show none), and between two drawings of it
+QUIET_S, EVERY_S = 0.3, 0.5
+ERASED = "\r\x1b[K"  # terminal code that erases a line
 
 
 class LiveLine:
-    """The line of a command that runs."""
+    """The progress line of a running command."""
 
     def __init__(self, doing: str, since_s: float = 0.0) -> None:
         self.doing, self.told, self.begun = doing, "", time.monotonic() - since_s
@@ -27,18 +28,18 @@ class LiveLine:
         self._thread = threading.Thread(target=self._draw_on, daemon=True)
 
     def tell(self, text: str) -> None:
-        """Say how far it is; shown the next time that the line is drawn."""
+        """Set the progress text, which is shown when the line is next drawn."""
         self.told = text
 
     def clear(self) -> None:
-        """Erase the line, so that something else can be printed; it comes back below that."""
+        """Erase the line, so that something else can be printed; the next drawing is below that."""
         with self._lock:
             if self._drawn:
                 _write(ERASED)
             self._drawn = False
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Start the thread that draws."""
         self._thread.start()
 
     def end(self) -> None:
@@ -48,7 +49,7 @@ class LiveLine:
         self.clear()
 
     def words(self, seconds: float, columns: int) -> str:
-        """The line after so many seconds, cut to a terminal's width, which a longer one would not go back over."""
+        """The line after `seconds`, cut to the terminal's width: a longer one wraps and could not be overwritten."""
         told = f": {self.told}" if self.told else ""
         return printable(f"recsmith: {self.doing}, {seconds:.0f} s{told}")[: columns - 1]
 
@@ -62,17 +63,17 @@ class LiveLine:
                 _write(ERASED + text)
 
 
-_running: list[LiveLine] = []  # at most one
+_running: list[LiveLine] = []  # at most one line
 
 
 def running() -> LiveLine | None:
-    """The line that is drawn now; None without one."""
+    """The line that is being drawn; None if there is none."""
     return _running[0] if _running else None
 
 
 @contextmanager
 def live(doing: str, age_s: Callable[[], float] = float) -> Generator[None]:
-    """Draw the line while the block runs, where stderr is a terminal and no other line is drawn.
+    """Draw a line while the block runs, if stderr is a terminal and no other line is being drawn.
 
     age_s: seconds that the command has already taken.
     """
@@ -93,5 +94,5 @@ def _write(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except (OSError, ValueError):  # the terminal went away
+    except (OSError, ValueError):  # the terminal was closed
         pass

@@ -9,8 +9,8 @@ from recsmith.cli.options import count_option, format_option, read_time, split_c
 from recsmith.cli.printing import end_line, note, print_as, progress_printer, show_report
 from recsmith.reports.progress import measuring_words
 
-KERNELS_S = 120.0  # seconds that kernels are measured for, where neither --budget nor --cases says so
-LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
+KERNELS_S = 120.0  # seconds spent on measuring kernels if neither --budget nor --cases is given
+LOG_EVERY_S = 60.0  # seconds between two progress lines if stderr is not a terminal
 budget_option = click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m.")
 seed_option = count_option("--seed", default=0, least=0, help="Seed of the cases.")
 output_option = click.option("-o", "--output", metavar="FOLDER", help="Folder to add to (default: measurements/...).")
@@ -42,8 +42,8 @@ def compute(
 ) -> None:  # fmt: skip
     """Time fused embedding kernels, forward and backward with update, on random groups of tables.
 
-    Each sample is visited until its two fastest visits agree, on a GPU once. Rows are added to a folder of
-    parquet parts; a second run goes on where the first one ended (docs/measurements.md).
+    Each sample is measured until its two fastest visits agree, on a GPU once. Samples are added to a folder of
+    Parquet files; a second run continues where the first one ended (docs/measurements.md).
 
     \b
     recsmith measure compute --hardware cpu --budget 20m
@@ -71,7 +71,7 @@ def compute(
                 seed=seed, scale=opened.scale, device=device_of(hardware), model=cost_model(planned),
                 **cast(Any, chosen),
             )  # fmt: skip
-            if opened.name == "cuda":  # elsewhere other processes would disturb what is measured
+            if opened.name == "cuda":  # on other hardware, planning in another process would disturb the measurements
                 cases = block.enter_context(planned_ahead(cases))
         else:
             cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
@@ -118,7 +118,7 @@ def comm(
 @click.argument("folder")
 @format_option
 def disk(folder: str, format_: str) -> None:
-    """Measure the disk of a FOLDER, for tables on it (kernel key_value): the lines that a cluster file takes.
+    """Measure the disk of a FOLDER, for tables on it (kernel key_value), and print the lines for a cluster file.
 
     \b
     recsmith measure disk .
@@ -135,7 +135,7 @@ def disk(folder: str, format_: str) -> None:
 @click.argument("folder")
 @format_option
 def show(folder: str, format_: str) -> None:
-    """Say what a FOLDER of measurements holds, or shipped:NAME: samples, visits, noise floor, speed, device, work.
+    """Print what a FOLDER of measurements holds, or shipped:NAME: samples, visits, noise floor, speed, device, work.
 
     \b
     recsmith measure show measurements/cpu
@@ -151,7 +151,7 @@ def show(folder: str, format_: str) -> None:
 @measure_command.command(name="fold")
 @click.argument("folder")
 def fold(folder: str) -> None:
-    """Turn the journal of a FOLDER into parquet, where it was measured without pyarrow.
+    """Turn the journal of a FOLDER that was measured without pyarrow into Parquet.
 
     \b
     recsmith measure fold measurements/cuda
@@ -205,8 +205,8 @@ def kernels(
 ) -> None:
     """Time single kernels of dense layers and embeddings on this CPU, and gloo's collectives (docs/predict.md).
 
-    Cases are visited three times in turns; where the two fastest visits differ by more than 15 %, the case is left out.
-    A second run with the same file and seed goes on where the first one ended.
+    Cases are visited three times in turns; a case whose two fastest visits differ by more than 15 % is left out.
+    A second run with the same file and seed continues where the first one ended.
 
     \b
     recsmith measure kernels --cases 7200 --ranks 1,2 -o kernels.json

@@ -1,4 +1,4 @@
-"""Commands of systems of training, each in `command.py` of its folder: listed without importing any."""
+"""Commands of training systems, each in `command.py` of the system's folder: listed without importing them."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -7,11 +7,11 @@ import click
 
 from recsmith.training.listed import SYSTEMS
 
-Listed = Mapping[str, tuple[str, str]]  # of each command, its module and what it does
+Listed = Mapping[str, tuple[str, str]]  # command name -> (module, one-line description)
 
 
 def with_systems(group: str, own: Listed) -> Listed:
-    """The commands of a group, with those of systems where they belong."""
+    """The commands of a group, with the commands of systems inserted where they belong."""
     found = dict(own)
     for system, commands in SYSTEMS.items():
         for each in commands:
@@ -24,18 +24,18 @@ def with_systems(group: str, own: Listed) -> Listed:
 
 
 def loaded(name: str, module: str) -> click.Command:
-    """The command of a name, `<name>_command` of a module."""
+    """Import a module and return its command `<name>_command`."""
     return getattr(import_module(module), f"{name}_command")
 
 
 class GroupWithSystems(click.Group):
-    """A command of several, some of which are of systems."""
+    """A group of commands, some of which belong to systems."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Our own and those of systems, in alphabetical order as click has them."""
+        """Names of its own commands and of those of systems, sorted as click does."""
         return sorted([*self.commands, *with_systems(self.name or "", {})])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Ours, or that of a system, which is imported now."""
+        """One of its own commands, or a system's command, whose module is imported here."""
         of_systems = with_systems(self.name or "", {})
         return loaded(cmd_name, of_systems[cmd_name][0]) if cmd_name in of_systems else self.commands.get(cmd_name)

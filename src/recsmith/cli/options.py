@@ -1,4 +1,4 @@
-"""Options that several commands share, under the same names everywhere, and what is read from them."""
+"""Options that several commands share, under the same names, and functions that read their values."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from recsmith import _plugins
 from recsmith.cli.printing import OWN_PROCESS, note
 from recsmith.units import parse_size, parse_speed, parse_time
 
-# Names that help lists: written out, for help imports nothing heavy; a test holds them against the registries.
+# Names that --help lists, written out because --help imports nothing costly; a test compares them with the registries.
 PLANNERS = (
     "auto", "neuroshard", "dreamshard", "autoshard", "ldm", "longest_first", "random", "dim_greedy", "size_greedy",
     "lookup_greedy", "size_lookup_greedy", "cost_greedy", "exact",
@@ -24,7 +24,7 @@ DEVICES = (
     "mi325x", "mi350x", "mi355x", "torchrec-default", "v100-32",
 )  # fmt: skip
 
-OPTION_GROUPS = {  # of commands that search: the names of options under the titles of `--help`
+OPTION_GROUPS = {  # for commands that search: names of options under each title of `--help`
     "Problem": ("workload", "cluster", "devices", "device", "per_host", "batch_size", "global_batch", "hbm", "reserve",
                 "optimizer", "memory", "baseline"),
     "2D jobs": ("group_size", "steps_per_sync", "inter_host_allreduce"),
@@ -37,30 +37,31 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "The job as it runs": ("running", "step_time", "capture", "settings", "steps_tried"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
-# Seconds of a command after its search, and for each table: the plan is made, printed, and perhaps written in full.
+# ^Seconds that a command takes after its search, in total, per table, and per table if the whole plan is written.
 ENDING_S, ENDING_TABLE_S, WRITING_TABLE_S = 0.05, 5e-5, 1e-4
-LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
-BEGINNING = 4096  # bytes of a file that say whether it is a plan or a run
+# seconds left to a search when the start of the command used up its time limit: the search then makes its first plan
+LEAST_LIMIT_S = 1e-3
+BEGINNING = 4096  # bytes read from the start of a file to tell whether it is a plan or a run
 RUN = b"recsmith/run/"
-MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
+MOST_VISITS = 10_000  # repetitions of a measurement; a larger number is refused as a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
 Quantity = TypeVar("Quantity", int, float)
 
 
 def listed(names: tuple[str, ...]) -> str:
-    """Names with commas between them, as help and options take them."""
+    """Names joined by commas, as --help shows them and options accept them."""
     return ", ".join(names)
 
 
 class PluginOption(click.Option):
-    """An option whose help ends with the names that other packages offer under a group of entry points."""
+    """An option whose help ends with the names that other packages register under a group of entry points."""
 
     def __init__(self, *declarations: Any, group: str, **options: Any) -> None:
         super().__init__(*declarations, **options)
         self.group = group
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The option's names and its help; packages are looked for when the help is printed."""
+        """The option's names and help text; other packages are searched for when the help is printed."""
         from recsmith._plugins import plugin_names
 
         record = super().get_help_record(ctx)
@@ -72,7 +73,7 @@ class GroupedCommand(click.Command):
     """A command with so many options that its help lists them in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options under the title of their group."""
+        """Write the options under the titles of their groups."""
         records: dict[str, list[tuple[str, str]]] = {title: [] for title in (*OPTION_GROUPS, "Other")}
         titles = {name: title for title, names in OPTION_GROUPS.items() for name in names}
         for option in self.get_params(ctx):
@@ -86,7 +87,7 @@ class GroupedCommand(click.Command):
 
 
 def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in the order of the help."""
+    """One decorator that adds several options, in the order of --help."""
 
     def decorate(function: Command) -> Command:
         for option in reversed(options):
@@ -97,13 +98,13 @@ def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command
 
 
 def count_option(*names: str, least: int = 1, most: int | None = None, **more: Any) -> Callable[[Command], Command]:
-    """An option that is a whole number from `least` on; its help shows a default. more: as click.option takes it."""
+    """An option for a whole number >= `least`, whose default --help shows. more: keyword arguments of click.option."""
     more = {"type": click.IntRange(least, most), "metavar": "N", "show_default": "default" in more, **more}
     return click.option(*names, **more)
 
 
 def split_commas(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """A list of names with commas between them, as a tuple."""
+    """Names separated by commas, as a tuple."""
     return None if value is None else tuple(word.strip() for word in value.split(",") if word.strip())
 
 
@@ -115,7 +116,7 @@ def _shares(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def _quantity(parse: Callable[[str], Quantity]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """The callback of an option that is such a quantity."""
+    """The callback of an option whose value `parse` turns into bytes, seconds or bytes per second."""
 
     def read(_: click.Context, __: click.Parameter, value: str | None) -> Quantity | None:
         return None if value is None else parse(value)
@@ -123,9 +124,9 @@ def _quantity(parse: Callable[[str], Quantity]) -> Callable[[click.Context, clic
     return read
 
 
-size_value = _quantity(parse_size)  # bytes of a quantity such as 40GiB
-read_time = _quantity(parse_time)  # seconds of one such as 10s
-read_speed = _quantity(parse_speed)  # bytes a second of one such as 25GB/s
+size_value = _quantity(parse_size)  # bytes from text such as 40GiB
+read_time = _quantity(parse_time)  # seconds from text such as 10s
+read_speed = _quantity(parse_speed)  # bytes per second from text such as 25GB/s
 
 _HBM = click.option("--hbm", callback=size_value, metavar="SIZE", help="Device memory, such as 60GiB.")
 _RESERVE = click.option(
@@ -145,9 +146,9 @@ _CLUSTER = click.option(
 )  # fmt: skip
 
 _BATCH = count_option("--batch-size", help="Samples per device and step.")
-cluster_options = stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
+cluster_options = stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # for commands that are given a plan
 
-shape_options = stack(  # of the problem but for its cluster and batch, which a sweep varies
+shape_options = stack(  # the problem without its cluster and batch, which a sweep varies
     _HBM, _RESERVE, _OPTIMIZER,
     click.option("--types", callback=split_commas, metavar="A,B",
                  help=f"Sharding types to choose from (default: all): {listed(TYPES)}."),
@@ -170,7 +171,7 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
                  help="Tables that --pin keeps: names or patterns (default: all)."),
 )  # fmt: skip
 
-stash_options = stack(  # of tables that rest in host memory while dense layers work (docs/stashing.md)
+stash_options = stack(  # tables whose weights wait in host memory during the dense layers (docs/stashing.md)
     click.option("--stash", type=click.Choice(["weights", "weights_and_state"]), default=None,
                  help="What of tables may be in host memory between lookup and update (stash_weights)."),
     click.option("--activations", callback=size_value, metavar="SIZE",
@@ -179,7 +180,7 @@ stash_options = stack(  # of tables that rest in host memory while dense layers 
                  help="With --stash: dense forward and backward time of a step, which copies overlap with."),
 )  # fmt: skip
 
-replication_options = stack(  # of a 2D job, beside the size of its sharding groups
+replication_options = stack(  # how the replicas of a 2D job synchronise
     click.option("--steps-per-sync", type=int, metavar="N",
                  help="Steps from one synchronisation of the replicas to the next (default: 1)."),
     click.option("--inter-host-allreduce", is_flag=True, default=False,
@@ -193,10 +194,10 @@ _GROUP_SIZE = click.option(
     help="Devices of a sharding group of a 2D job (DMPCollection); the cluster is the whole job's.",
 )  # fmt: skip
 
-group_options = stack(_GROUP_SIZE, replication_options)  # of a 2D job whose cluster is given
+group_options = stack(_GROUP_SIZE, replication_options)  # a 2D job whose cluster is given
 problem_options = stack(_CLUSTER, _BATCH, group_options, shape_options)
 
-replan_options = stack(  # of a problem that an old plan states, where something changes
+replan_options = stack(  # changes to the problem that an old plan states
     click.option("--workload", metavar="W", help="The tables from now on (default: those of OLD)."),
     click.option("--cluster", "-c", metavar="C", help="The devices from now on (default: those of OLD)."),
     _BATCH, _HBM, _RESERVE, _OPTIMIZER,
@@ -234,7 +235,7 @@ format_option = click.option(
 force_option = click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
 
 
-tower_options = stack(  # of a plan whose hosts have towers (docs/towers.md)
+tower_options = stack(  # a plan whose hosts have towers (docs/towers.md)
     count_option("--towers", metavar="HOSTS",
                  help="Give each host a tower: tables of about equal cost, each on one host."),
     click.option("--tower-groups", type=click.Choice(["coherent", "diverse", "random"]), default=None,
@@ -244,7 +245,7 @@ tower_options = stack(  # of a plan whose hosts have towers (docs/towers.md)
 
 
 def read_towers(options: dict[str, Any]) -> Any:
-    """The TowerRequest of `tower_options`, which are taken out; None without --towers."""
+    """Remove `tower_options` from `options` and return them as a TowerRequest; None without --towers."""
     from recsmith.analyses.towers import TowerRequest
     from recsmith.errors import UsageError
 
@@ -257,7 +258,7 @@ def read_towers(options: dict[str, Any]) -> Any:
 
 
 def inputs_of(*arguments: Any) -> list[str]:
-    """The arguments of a command that may name files which it reads, lists of them included."""
+    """The string arguments of a command, also those in lists: each may name a file that the command reads."""
     listed: list[Any] = []
     for value in arguments:
         listed += cast(list[Any], value) if isinstance(value, list | tuple) else [value]
@@ -271,7 +272,7 @@ def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def tables_on_ranks(workload: str, cluster: Any) -> Any:
-    """The tables of a run's file as the ranks of a cluster look them up; what else is named stays as it is."""
+    """The tables of a run file as the ranks of a cluster look them up; any other name is returned unchanged."""
     if not is_run(workload):
         return workload
     from recsmith.advising.runs import tables_on
@@ -280,12 +281,12 @@ def tables_on_ranks(workload: str, cluster: Any) -> Any:
 
 
 def is_run(name: str) -> bool:
-    """Whether a file says at its beginning that it is a run; what cannot be read is told by who reads tables."""
+    """Whether a file begins as a run file does. False if it cannot be read: whoever reads the tables reports that."""
     return RUN in beginning_of(name)
 
 
 def named_data(data: str) -> Any:
-    """The data that a command is given: of a run the spec of its data.train; all else as it is."""
+    """The data given to a command: for a run file the spec in its data.train, otherwise the argument itself."""
     if not tell_run(data):
         return data
     from recsmith.data import spec_from_raw
@@ -296,7 +297,7 @@ def named_data(data: str) -> Any:
 
 
 def tell_run(data: str | None) -> bool:
-    """Whether a run's file is given as data; then it is said which part of it is read."""
+    """Whether a run file is given as data; if so, a note says that its data.train is read."""
     if data is None or not is_run(data):
         return False
     from recsmith.training.run.named import is_run_file
@@ -307,7 +308,7 @@ def tell_run(data: str | None) -> bool:
 
 
 def read_group(options: dict[str, Any]) -> Any:
-    """The cluster that a plan is for: that of the options, or one sharding group of it where `group_options` ask so."""
+    """The cluster that a plan is for: the whole cluster, or one sharding group of it if --group-size is given."""
     from recsmith.clusters import sharding_group
 
     cluster, replication = read_cluster(options["cluster"], options), read_replication(options)
@@ -333,9 +334,9 @@ def read_search(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def left_of_limit(time_limit_s: float | None, tables: int = 0, *, written: bool = False) -> float | None:
-    """What a search of so many tables has of a time limit of its command, from the start to the printed plan.
+    """Seconds that a search of `tables` tables may take, so that its command ends within the time limit.
 
-    Where a program calls a command, all of it. written: whether the plan is also written in full.
+    The whole limit if a program calls the command. written: whether the plan is also written in full.
     """
     if time_limit_s is None or not has_own_process():
         return time_limit_s
@@ -344,19 +345,19 @@ def left_of_limit(time_limit_s: float | None, tables: int = 0, *, written: bool 
 
 
 def has_own_process() -> bool:
-    """Whether the command was started by itself, not by a program."""
+    """Whether the command runs as its own process, not called from a Python program."""
     return click.get_current_context().find_root().obj == OWN_PROCESS
 
 
 def command_age_s() -> float:
-    """Seconds since the command was started; 0 where a program calls it."""
+    """Seconds since the command's process started; 0.0 if a Python program calls the command."""
     from recsmith._process import age_s
 
     return age_s() if has_own_process() else 0.0
 
 
 def read_cluster(name: str, options: dict[str, Any]) -> Any:
-    """The cluster of a name or file, with the memory of the options."""
+    """The cluster of a name or file, with device memory and reserve as the options say."""
     from recsmith.clusters import large_host, load_cluster
 
     cluster = load_cluster(name).with_memory(options["hbm"], options["reserve"])
@@ -366,7 +367,7 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
 
 
 def read_stash(options: dict[str, Any]) -> Any:
-    """The Stashing of `stash_options`; None where they are not asked for, or not there."""
+    """The Stashing that `stash_options` ask for; None if none of them is given, or the command does not have them."""
     from recsmith.errors import UsageError
     from recsmith.problems.dense_bytes import Stashing
 
@@ -388,7 +389,7 @@ def read_stash(options: dict[str, Any]) -> Any:
 
 
 def tables_of(workload: Any) -> Any:
-    """The workload of a plan's file, where one is named; what else is named, or a workload, stays as it is."""
+    """The workload inside a plan file, if one is named; any other name, or a Workload, is returned unchanged."""
     from recsmith.plans import PLAN_FILE, load_plan
 
     if not isinstance(workload, str):
@@ -397,7 +398,7 @@ def tables_of(workload: Any) -> Any:
 
 
 def beginning_of(name: str) -> bytes:
-    """The first bytes of a file; none of what is no file or cannot be read: what reads it says why."""
+    """The first bytes of a file; empty if there is no such file or it cannot be read: its reader reports the error."""
     from pathlib import Path
 
     try:

@@ -71,8 +71,8 @@ def plan_command(
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, dlrm-v4, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal, ...) or a
-    file: YAML, JSON, CSV, a job's log with the report of TorchRec's planner in it, or a run of `recsmith train`, whose
-    tables and batch count; '-' reads stdin.
+    file: YAML, JSON, CSV, a job's log with the report of TorchRec's planner in it, or a run file of `recsmith train`,
+    whose tables and batch size are used; '-' reads stdin.
 
     \b
     recsmith plan dlrm-v2 --cluster h100:8
@@ -117,7 +117,7 @@ def plan_command(
 
     end_line()
     certifying = Certifying(certificate, prove=prove)
-    if asked["time_limit_s"] is None and not result.truncated:  # else the plan comes first
+    if asked["time_limit_s"] is None and not result.truncated:  # with a time limit, the plan comes first
         result = replace(result, plan=certifying.bounded(result.plan))
     note_other_processor(kernel_model(result.plan.cost_model, result.plan))
     if result.truncated:
@@ -157,7 +157,7 @@ def _with_towers(towers: Any, asked: dict[str, Any], *, refused: bool) -> Any:
 
 
 def _step(options: dict[str, Any], prove: bool) -> Any:
-    """What predicts the step of a plan; None where the objective is the cost of the tables."""
+    """The predictor of a plan's step time; None if the objective is the cost of the tables."""
     from recsmith.errors import UsageError
 
     step, machine = options.pop("step"), options.pop("machine")
@@ -169,7 +169,7 @@ def _step(options: dict[str, Any], prove: bool) -> Any:
         raise UsageError("--objective step_time needs --step MODEL (a file of sizes) or --step TRACE (a capture)")
     if prove:
         raise UsageError("--prove bounds the cost of the tables, not a predicted step; leave it or --objective out")
-    from recsmith.prediction.step_objective import TYPES, step_predictor  # which no other objective waits for
+    from recsmith.prediction.step_objective import TYPES, step_predictor  # imported only for this objective
 
     options["types"] = options["types"] or TYPES
     return step_predictor(step, machine or "cpu")
@@ -189,7 +189,7 @@ def _for_step(predicted: Any, asked: dict[str, Any]) -> Any:
 
 
 def _report(result: Any, output: str | None, verbose: bool) -> Any:
-    """Five lines, or all that is known of the plan."""
+    """The five-line summary of the plan, or with --verbose the whole report."""
     from recsmith.reports.plan_summary import plan_summary
     from recsmith.reports.plans import plan_report
     from recsmith.units import counted
@@ -204,7 +204,7 @@ def _report(result: Any, output: str | None, verbose: bool) -> Any:
 
 
 def note_other_processor(cost_model: str) -> None:
-    """Say so where kernels of a CPU were measured on another one, and how to adapt the model to this one."""
+    """Print a note if the kernels were measured on another CPU than this machine's, and how to adapt the cost model."""
     from recsmith.costs.neural.files import find_model, load_model
     from recsmith.costs.weight_files import PREFIX
     from recsmith.jobs.machine import describe_cpu
@@ -223,6 +223,6 @@ def note_other_processor(cost_model: str) -> None:
 
 
 def _processor(device: str) -> tuple[str, str]:
-    """Name and last cache; machines of one processor differ in how many cores they give."""
+    """Name and last-level cache of a processor; the number of cores is left out, as it differs between machines."""
     parts = device.split(", ")
     return parts[0], parts[-1]

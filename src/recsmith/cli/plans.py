@@ -1,4 +1,4 @@
-"""Commands that look at plans: `recsmith simulate`, `explain`, `diff`, `check` and `import`."""
+"""Commands that read plans: `recsmith simulate`, `explain`, `diff`, `check` and `import`."""
 
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def explain_command(
 
 
 def _check_memory_alone(memory: bool, others: dict[str, str | None]) -> None:
-    """UsageError for --run without --memory, and for --memory beside an option of another report."""
+    """Raise UsageError for --run without --memory, and for --memory with an option of another report."""
     from recsmith.errors import UsageError
 
     if not memory:
@@ -170,7 +170,7 @@ def import_command(
 
 
 def _log_of(running: str) -> str:
-    """The running plan's own file, where it is a planner's log, which names the tables of the job too."""
+    """The running plan's own file, if it is the log of TorchRec's planner, which also names the job's tables."""
     from recsmith.errors import UsageError
     from recsmith.files import read_text
     from recsmith.workloads.torchrec_log import find_report

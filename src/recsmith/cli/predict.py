@@ -57,8 +57,8 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
     """Predict the time of a training step: of MODEL, a file of sizes, or of a folder that `recsmith capture` wrote.
 
     It prints the step, what its critical path is made of, and for each rank how long kernels run, how long only
-    communication runs, and how long neither does. In --what-if a link's factor is one of speed, all others are of time
-    (docs/predict.md).
+    communication runs, and how long neither does. In --what-if the factor of a link scales its speed, all other factors
+    scale times (docs/predict.md).
 
     \b
     recsmith predict trace/ --what-if link=2x,overhead:T1=0
@@ -84,7 +84,7 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
 
 
 def _of_run(run: str, options: dict[str, Any]) -> Exception:
-    """A run is no model: which command predicts its step, with what was asked for."""
+    """The UsageError for a run file given as MODEL: it names the command that predicts the run's step."""
     from recsmith.errors import UsageError
 
     asked = f" --set plan={options['plan']}" if options["plan"] else ""
@@ -98,7 +98,7 @@ def _of_run(run: str, options: dict[str, Any]) -> Exception:
 
 
 def _with_servers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
-    """Predictions with a note on what tables on servers would cost and bring."""
+    """Predictions, each with a note on what tables on servers would cost and gain."""
     from dataclasses import replace
 
     from recsmith.errors import UsageError
@@ -123,7 +123,7 @@ def _with_servers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
 
 
 def _with_towers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
-    """Predictions with a note on what towers would save of them."""
+    """Predictions, each with a note on how much time towers would save."""
     from dataclasses import replace
 
     from recsmith.errors import UsageError
@@ -187,7 +187,7 @@ def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
 
 
 def _with_optimizer(model: str, options: dict[str, Any], row: Any) -> Any:
-    """A prediction with a note on what an optimizer of dense layers adds to it."""
+    """A prediction with a note on what an optimizer for dense layers adds to the step."""
     from dataclasses import replace
 
     from recsmith._components import find

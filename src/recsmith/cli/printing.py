@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, and on stderr notes and how far a long run is."""
+"""Printing of commands: results on stdout; notes and the progress of long runs on stderr."""
 
 import os
 import sys
@@ -11,16 +11,16 @@ import click
 from recsmith.cli.live import running
 from recsmith.errors import printable
 
-NOTE, FAILURE = "yellow", "red"  # colours of what is printed on stderr
-OWN_PROCESS = "recsmith"  # object of the context of a command that has a process of its own
-QUIET_S = 0.3  # seconds of a search before its progress is printed: shorter ones are not worth a line
-LEAST_S = 1e-12  # seconds, below any step: a bound of 0 is no divisor
-CLEAR = "\x1b[K"  # what makes a terminal erase the rest of a line
-WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives
+NOTE, FAILURE = "yellow", "red"  # colours of messages on stderr
+OWN_PROCESS = "recsmith"  # the `obj` of click's context when the command runs as its own process
+QUIET_S = 0.3  # seconds of a search before its progress is printed; shorter searches print none
+LEAST_S = 1e-12  # seconds, below any step time: used as the divisor if the bound is 0
+CLEAR = "\x1b[K"  # terminal code that erases the rest of a line
+WATCHED_S = 0.5  # seconds between two updates on a terminal: often enough to see that the run goes on
 
 
 def print_as(format_: str, report: Callable[[], Any], raw: Callable[[], Any]) -> None:
-    """Print a result as JSON, or as its report, whichever was asked for."""
+    """Print a result as JSON or as its report, as `format_` says."""
     if format_ == "json":
         print_json(raw())
     else:
@@ -28,7 +28,7 @@ def print_as(format_: str, report: Callable[[], Any], raw: Callable[[], Any]) ->
 
 
 def print_plan(plan: Any, output: str | None, format_: str, report: Callable[[], Any], raw: Callable[[], Any]) -> None:
-    """Write a plan to its file, and print what was found as JSON or as its report; `-` prints the plan alone."""
+    """Write a plan to its file and print the result as JSON or as its report; output `-` prints the plan alone."""
     from recsmith.plans import plan_to_raw, save_plan
 
     if output == "-":
@@ -47,7 +47,7 @@ def print_json(raw: Any) -> None:
 
 
 def show_report(report: Any) -> None:
-    """Print a report: what rich draws, or lines."""
+    """Print a report: an object that rich draws, or lines."""
     from recsmith.reports.layout import show
 
     show(report)
@@ -60,9 +60,10 @@ def progress_printer(
     *,
     at_once: bool = False,
 ) -> Callable[[Any], None]:
-    """What prints a run's progress as `describe` puts it: over one line on a terminal, every so many seconds in a log.
+    """A callback that prints a run's progress as `describe` words it.
 
-    is_last: whether a progress is the last one, which is printed in any case. at_once: whether the first one is, too.
+    On a terminal it rewrites one line; in a log it prints a line every `every_s` seconds. is_last: whether a progress
+    is the last one, which is always printed. at_once: whether the first one is always printed, too.
     """
     watched = is_watched()
     printed = float("-inf") if at_once else time.monotonic()
@@ -82,7 +83,7 @@ def progress_printer(
 
 
 def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
-    """What prints the best plan of a search on a terminal, once it has taken a while; None where nobody watches."""
+    """A callback that shows a search's best plan on a terminal, after `quiet_s` seconds; None without a terminal."""
     from recsmith.units import format_time
 
     def best(total_s: float) -> str:
@@ -94,14 +95,14 @@ def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
 
 
 def verdict_printer() -> Callable[[str], None] | None:
-    """What prints on a terminal that no plan exists, before advice is looked for; None where nobody watches."""
+    """A callback that notes on a terminal that no plan exists, before advice is computed; None without a terminal."""
     if not is_watched():
         return None
     return lambda proof: note(f"{proof} Looking for a change that works; Ctrl-C ends it")
 
 
 def proof_printer(quiet_s: float = QUIET_S) -> Callable[[float, float], None] | None:
-    """What prints both ends of a proof on a terminal: the best plan, and the bound; None where nobody watches."""
+    """A callback that shows the best plan and the bound of a proof on a terminal; None without a terminal."""
     from recsmith.units import format_time
 
     def describe(_: float, ends: tuple[float, float]) -> str:
@@ -114,7 +115,10 @@ def proof_printer(quiet_s: float = QUIET_S) -> Callable[[float, float], None] | 
 
 
 def _late_printer(describe: Callable[[float, Any], str], quiet_s: float) -> Callable[[Any], None] | None:
-    """A printer that is silent at first; describe(seconds since then, progress). None where nobody watches."""
+    """A callback that prints nothing in the first `quiet_s` seconds; None without a terminal.
+
+    describe: words for the seconds since the start and a progress.
+    """
     if not is_watched():
         return None
     begun = time.monotonic()
@@ -128,19 +132,19 @@ def _late_printer(describe: Callable[[float, Any], str], quiet_s: float) -> Call
 
 
 def end_line() -> None:
-    """Erase the line of progress on a terminal, so that what follows begins at its left."""
+    """Erase the progress line on a terminal, so that the next output begins at the left margin."""
     if is_watched():
         click.echo(f"\r{CLEAR}", err=True, nl=False)
 
 
 def is_watched(stream: TextIO | None = None) -> bool:
-    """Whether a stream, by default stderr, is a terminal; it may be closed."""
+    """Whether a stream (default: stderr) is a terminal; False if it is closed."""
     stream = cast(TextIO | None, stream or sys.stderr)
     return stream is not None and stream.isatty()
 
 
 def heard_switches() -> Callable[[str], None] | None:
-    """What tells a terminal which change of a job is being priced; None where nobody watches."""
+    """A callback that shows on a terminal which change of a job is being priced; None without a terminal."""
     if line := running():
         return lambda name: line.tell(f"trying {name}")
     return (lambda name: say(f"trying {name}")) if is_watched() else None
@@ -152,7 +156,7 @@ def note(text: str) -> None:
 
 
 def say(text: str, colour: str = "") -> None:
-    """Print a line on stderr, safe to print. colour: of its first word, on a terminal that has colours."""
+    """Print a line on stderr, with unsafe characters escaped. colour: of its first word, on terminals with colours."""
     if line := running():
         line.clear()
     first = click.style("recsmith:", fg=colour, bold=True) if colour and has_colours() else "recsmith:"
@@ -160,5 +164,5 @@ def say(text: str, colour: str = "") -> None:
 
 
 def has_colours() -> bool:
-    """Whether stderr is a terminal whose colours nobody has switched off (https://no-color.org)."""
+    """Whether stderr is a terminal with colours that nobody has switched off (https://no-color.org)."""
     return is_watched() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

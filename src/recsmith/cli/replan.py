@@ -1,4 +1,4 @@
-"""Commands for a running job that gets another plan: `recsmith replan` and `recsmith reshard`."""
+"""Commands that change the plan of a running job: `recsmith replan` and `recsmith reshard`."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from recsmith.cli.printing import (
 )
 from recsmith.reports.progress import moving_words
 
-LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
+LOG_EVERY_S = 30.0  # seconds between two progress lines if stderr is not a terminal
 
 
 @click.command(name="replan", cls=GroupedCommand)
@@ -73,7 +73,7 @@ def replan_command(old: str, output: str | None, force: bool, format_: str, **op
 
 
 def _check_options(options: dict[str, Any], format_: str, output: str | None) -> None:
-    """Refuse options that go with a curve alone, and curves with a single limit."""
+    """Raise UsageError for options that need a curve, and for a curve with a single limit."""
     from recsmith.errors import UsageError
 
     curve = options["curve"] or options["steps_left"] is not None
@@ -88,7 +88,7 @@ def _check_options(options: dict[str, Any], format_: str, output: str | None) ->
 
 
 def _read_problem(plan: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The new workload and cluster, and the rules of a file."""
+    """The new workload and cluster, and the constraints file."""
     from recsmith.workloads import load_workload
 
     changed = {name: options[name] for name in ("batch_size", "optimizer")}

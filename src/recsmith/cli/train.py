@@ -10,7 +10,7 @@ from recsmith.cli.options import count_option, format_option, tell_run
 from recsmith.cli.printing import is_watched, note, print_json, say, show_report
 from recsmith.errors import RecSmithError, UsageError
 
-WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
+WATCH_S = 2.0  # seconds between two updates of --watch: ranks write their status as often
 
 
 @click.command(name="train")
@@ -29,8 +29,8 @@ def train_command(
 ) -> None:  # fmt: skip
     """Train the model of RUN (a YAML or JSON file, '-' for stdin) on TorchRec.
 
-    Started plainly it uses this machine: a process for each GPU, or the run's `ranks` on CPU. Started by torchrun, or
-    by srun, every process is a rank. A run that was ended goes on from its newest checkpoint (docs/train.md).
+    Started as it is, it uses this machine: a process for each GPU, or the run's `ranks` on CPU. Started by torchrun or
+    srun, every process is a rank. A run that was ended continues from its newest checkpoint (docs/train.md).
 
     \b
     recsmith train run.yaml
@@ -76,7 +76,7 @@ def train_command(
         if in_hosts():
             leave_hosts(complete=result["complete"])
 
-        # A rank of a launcher's job: gloo's own teardown aborts now and then. torchrun would start again what fails.
+        # A rank in a launcher's job: gloo's own teardown sometimes aborts, and torchrun restarts a rank that fails.
         leave(0 if result["complete"] or "TORCHELASTIC_RUN_ID" in os.environ else RecSmithError.exit_code)
     if not result["complete"]:
         raise RecSmithError(f"a signal ended training after step {result['step']:,}; it is not complete")
@@ -99,7 +99,7 @@ def _show_result(result: dict[str, Any], format_: str) -> None:
 
 
 def _show_member(name: str, result: dict[str, Any]) -> None:
-    """A member of an array: its scores, or why it ended."""
+    """Print the scores of a member of an array, or why it ended."""
     if "ended" in result:
         click.echo(f"{name}: {result['ended']}")
     elif result.get("test"):
@@ -107,7 +107,7 @@ def _show_member(name: str, result: dict[str, Any]) -> None:
 
 
 def _scores_line(scores: dict[str, Any]) -> str:
-    """All scores, and what of them has no meaning; those of each of several labels follow."""
+    """One line of all scores, with undefined ones and their reason; scores per label follow if there are several."""
     from recsmith.scoring.scores import shown_scores
 
     left = f"; {scores['corrupt']:,} corrupt samples left out" if scores.get("corrupt") else ""
@@ -149,7 +149,7 @@ def evaluate_command(
 
 
 def show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str) -> None:
-    """What became of a trained model, and the scores of the model before and after."""
+    """Print what was made of a trained model, and the scores of the model before and after."""
     from recsmith.files import encode
 
     told = {name: encode(each) for name, each in scores.items()}
@@ -192,8 +192,8 @@ def feed_command() -> None:
 def status(run: str, watch: bool, format_: str) -> None:
     """Show how the feed of RUN does, the folder that a training job writes to: throughput, waiting, and each worker.
 
-    Ranks tell every 2 s (feed/rank-R.json in the folder). `lag` is the time since a worker, while it makes a window,
-    last brought a part of it. With --watch, `--format json` prints one line a look.
+    Ranks write their status every 2 s (feed/rank-R.json in the folder). `lag` is the time since a worker that is making
+    a window last delivered a part of it. With --watch, `--format json` prints one line per update.
 
     \b
     recsmith feed status runs/first
@@ -208,7 +208,7 @@ def status(run: str, watch: bool, format_: str) -> None:
 
 
 def _show_feed(run: str, format_: str, *, watch: bool) -> bool:
-    """Print one look; whether nothing more is to come."""
+    """Print the feed's present state; returns whether all its ranks have ended."""
     import json
     import sys
     from pathlib import Path

@@ -11,9 +11,9 @@ from recsmith.cli.printing import end_line, is_watched, note, print_as, progress
 from recsmith.reports.progress import verifying_words
 from recsmith.units import counted
 
-LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
-OF_JOBS = ("steps", "batch_size")  # options of --torchrec alone
-OF_KERNELS = ("hardware", "cost_model", "visits", "seed")  # options of everything else
+LOG_EVERY_S = 30.0  # seconds between two progress lines if stderr is not a terminal
+OF_JOBS = ("steps", "batch_size")  # options that need --torchrec
+OF_KERNELS = ("hardware", "cost_model", "visits", "seed")  # options that exclude --torchrec
 
 
 @click.command(name="verify")
@@ -30,7 +30,7 @@ def verify_command(plans: tuple[str, ...], torchrec: bool, format_: str, **optio
     """Measure each PLAN (a file, '-' for stdin) on this machine, and compare with the prediction.
 
     Kernels of every rank are measured with FBGEMM, rank after rank, visit after visit; of several plans it says which
-    are told apart (docs/verification.md). With --torchrec one plan trains in a real TorchRec job.
+    differ by more than noise (docs/verification.md). With --torchrec one plan trains in a real TorchRec job.
 
     \b
     recsmith verify plan.json
@@ -65,7 +65,7 @@ def _verify_job(plan: str, *, format_: str, options: dict[str, Any]) -> None:
 
 
 def _job_printer() -> Callable[[Any], None]:
-    """What prints each stage of a job at once, and its steps as often as a reader follows."""
+    """A callback that prints each stage of a job at once, and its steps at most every half second."""
     from recsmith.reports.progress import job_words
 
     return progress_printer(job_words, LOG_EVERY_S, lambda progress: progress.step <= 1)

@@ -1,4 +1,4 @@
-"""Commands whose result is looked at in a browser: `recsmith serve` and `recsmith report`."""
+"""Commands whose result is viewed in a browser: `recsmith serve` and `recsmith report`."""
 
 from typing import Any
 
@@ -26,10 +26,11 @@ def serve_command(files: tuple[str, ...], memory: bool, read_only: bool, host: s
     """Plan in a browser: a page on this machine, and its JSON API, until Ctrl-C.
 
     FOLDER is where plans are kept, a file each, as every other command reads them (default: a folder of yours, which is
-    printed); one that is not there yet ends in '/'. The folder of a training run is shown while it trains, and never
-    written to. FILES are workloads, clusters, plans, constraints, logs, sweeps and online.json of `recsmith bench
-    online`, which the page shows from the start. The address that is printed holds a secret token; nobody without it
-    can use the page, and nothing leaves this machine. The second address shows the same, and lets nobody change it.
+    printed); write a '/' at its end if it does not exist yet. The folder of a training run is shown while it trains,
+    and never written to. FILES are workloads, clusters, plans, constraints, logs, sweeps and online.json of `recsmith
+    bench online`, which the page shows from the start. The address that is printed holds a secret token; nobody
+    without it can use the page, and nothing leaves this machine. The second address shows the same page but allows no
+    changes.
 
     \b
     recsmith serve
@@ -82,7 +83,7 @@ def serve_command(files: tuple[str, ...], memory: bool, read_only: bool, host: s
 
 
 def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None, list[str], list[str]]:
-    """The folder of plans among the arguments of `recsmith serve`, folders of runs, and files; None for no folder."""
+    """(folder of plans, or None with --memory; folders of runs; files), from the arguments of `recsmith serve`."""
     from pathlib import Path
 
     from recsmith.errors import UsageError
@@ -117,8 +118,8 @@ def report_command(
 ) -> None:
     """Write a page with charts of PLAN (a file, '-' for stdin): one HTML file that opens without a network.
 
-    It shows what a step costs and how far that is from the best, where each device spends its time and its memory,
-    where every shard lies, what binds the step, and what to know about the bound.
+    It shows the cost of a step and how far that is from the best, where each device spends its time and its memory,
+    where every shard is placed, what limits the step, and what the bound covers.
 
     \b
     recsmith report plan.json -o plan.html
