@@ -1,4 +1,4 @@
-"""Advice in words: the same for a terminal, the page and the report of a plan; and as plain data."""
+"""Advice in words, the same on a terminal, on the page and in a plan's report; and as plain data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,12 +17,12 @@ TITLES: dict[Verdict, str] = {
     "no": "Does not pay here",
     "cannot": "Cannot be had here",
 }
-WITH_FACTS = ("pays", "tie", "memory")  # verdicts of switches that somebody may want to switch on
+WITH_FACTS = ("pays", "tie", "memory")  # verdicts of switches that somebody may want to turn on
 
 
 @noun
 class ToldSwitch:
-    """A switch in words. why: its verdict in a sentence. facts: pairs of a word and what is said of it."""
+    """A switch in words. why: its verdict in a sentence. facts: pairs of a label and its text."""
 
     name: str
     why: str
@@ -31,7 +31,7 @@ class ToldSwitch:
 
 @noun
 class ToldVerdict:
-    """Switches of the same verdict, the best first, under their title."""
+    """The switches with one verdict under its title, the best first."""
 
     verdict: Verdict
     title: str
@@ -42,8 +42,9 @@ class ToldVerdict:
 class ToldAdvice:
     """Advice in words.
 
-    sentence: what to do. about: what was priced and how, in sentences. error: how far that may be off. verdicts:
-    those that some switch has. together: which switches go together, and what they save; '' where fewer than two do.
+    sentence: what to do. about: what was priced and how, in sentences. error: how large the prediction error is.
+    verdicts: the verdicts that some switch has. together: the switches that work together, and what they save; '' if
+    fewer than two do.
     """
 
     sentence: str
@@ -103,7 +104,7 @@ def _saved(gain: float) -> str:
 
 
 def advice_lines(advice: Advice) -> list[str]:
-    """The advice in a sentence, what it rests on, and every switch under its verdict."""
+    """The advice in a sentence, what it is based on, and every switch under its verdict."""
     told = told_advice(advice)
     lines = [plain_line("advice", told.sentence), *(plain_line("base", each) for each in told.about)]
     lines.append(plain_line("error", told.error))
@@ -119,7 +120,7 @@ def advice_lines(advice: Advice) -> list[str]:
 
 
 def _tried_lines(tried: Sequence[Tried] | None) -> list[str]:
-    """What came of those that were tried here."""
+    """What the changes that were tried on this machine gained."""
     if tried is None:
         return []
     if not tried:
@@ -154,7 +155,7 @@ def _error(advice: Advice) -> str:
 
 
 def _needs(base: JobPrice, price: JobPrice) -> str:
-    """Memory, devices and money, before and after."""
+    """Memory, devices and cost, before and after."""
     told = [f"fullest device {format_size(base.memory_bytes)} -> {format_size(price.memory_bytes)}"]
     if base.devices != price.devices:
         told.append(f"devices {base.devices} -> {price.devices}")
@@ -164,7 +165,7 @@ def _needs(base: JobPrice, price: JobPrice) -> str:
 
 
 def _between(gain: float, error: float) -> str:
-    return f"between {gain - error:z.1%} and {min(gain + error, 1.0):.1%}"  # nothing saves more than all
+    return f"between {gain - error:z.1%} and {min(gain + error, 1.0):.1%}"  # a saving is at most 100 %
 
 
 def _steps(before: JobPrice, after: JobPrice) -> str:
@@ -173,5 +174,5 @@ def _steps(before: JobPrice, after: JobPrice) -> str:
 
 
 def advice_to_raw(advice: Advice) -> Raw:
-    """Plain data of schema recsmith/advice/1."""
+    """Advice as plain data, with schema recsmith/advice/1."""
     return {"schema": SCHEMA, "verdict": advice.verdict, "gain": advice.gain, **encode(advice)}

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from recsmith.training.results.variants import VariantRow
 
 BENCH_SCHEMA = "recsmith/bench-sharding-result/1"
-LABEL_WIDTH = 10  # characters of a heading's label
-PLANNER_WIDTH = 15  # characters of a planner's column: two lines of its name fit
-FIRST_WIDTHS = (7, 5, 10, 10)  # characters of the columns before them
+LABEL_WIDTH = 10  # characters of the label in heading lines
+PLANNER_WIDTH = 15  # characters of a planner's column, which shows its name in two lines
+FIRST_WIDTHS = (7, 5, 10, 10)  # characters of the columns before the planners'
 
 
 def bench_lines(results: BenchResults) -> list[str]:
-    """The table of gains over the first reference, and the verdict on each."""
+    """The table of gains over the first reference planner, and the verdict on each."""
     tables = tables_of(results)
     return [
         *_heading(results),
@@ -71,7 +71,7 @@ def _line(label: str, text: str) -> str:
 
 
 def _grid(results: BenchResults, table: GainTable) -> Iterator[str]:
-    """Two lines a row: gains over each planner, and below them their intervals; at last what planning took."""
+    """Two lines per row: each planner's mean slowdown, and below it the interval; last, the planning times."""
     others = [gain.planner for gain in table.main_rows[0].gains]
     headings = [_heading_of(planner) for planner in others]
     yield _row((), [first for first, _ in headings])
@@ -87,7 +87,7 @@ def _grid(results: BenchResults, table: GainTable) -> Iterator[str]:
 
 
 def _heading_of(planner: str) -> tuple[str, str]:
-    """A planner's name in two lines; the second is its options, its policy, or its cost model's last word."""
+    """A planner's name in two lines; the second has its options, its policy, or its cost model's last word."""
     if "?" in planner:
         first, _, options = planner.partition("?")
         return first[: PLANNER_WIDTH - 1], f"?{options}"[: PLANNER_WIDTH - 1]
@@ -101,13 +101,13 @@ def _heading_of(planner: str) -> tuple[str, str]:
 
 
 def _row(first: Sequence[str], planners: Sequence[str]) -> str:
-    """A row of the table; no first cells are empty ones."""
+    """A row of the table; if `first` is empty, its cells are blank."""
     cells = [*(first or [""] * len(FIRST_WIDTHS)), *planners]
     return plain_row(cells, (*FIRST_WIDTHS, *[PLANNER_WIDTH] * len(planners))).rstrip()
 
 
 def _value(gain: Gain, tasks: int) -> str:
-    """The figure; behind it how many tasks it is of, where the planner has no plan of some."""
+    """The mean slowdown; followed by the number of tasks if the planner has no plan for some of them."""
     if gain.interval is None:
         return "-"
     fewer = f" ({gain.tasks})" if gain.tasks < tasks else ""
@@ -130,7 +130,7 @@ def _verdict_lines(table: GainTable) -> Iterator[str]:
 
 
 def verdict_words(said: GainVerdict, classics: int) -> str:
-    """What is told apart; classics: how many of the classic greedies have a figure."""
+    """Which differences are significant. classics: number of classic greedy planners that have a figure."""
     worse = ", ".join(f"{planner} in {row}" for row, planner in said.worse) or "none"
     if not classics:
         return f"significantly worse than: {worse}"
@@ -152,7 +152,7 @@ def _best_greedy_words(rows: Sequence[RowGains]) -> str:
 
 
 def _gap_lines(results: BenchResults, others: Sequence[str], reference: str) -> Iterator[str]:
-    """How far plans are above the bound by the run's cost model, where the run has bounds."""
+    """How far plans are above the bound, by the run's cost model; nothing if the run has no bounds."""
     if not results.bounds:
         return
     yield ""
@@ -184,7 +184,7 @@ def _notes(results: BenchResults) -> Iterator[str]:
 
 
 def bench_to_raw(results: BenchResults) -> Raw:
-    """Plain data of a run: schema recsmith/bench-sharding-result/1."""
+    """A benchmark run as plain data, with schema recsmith/bench-sharding-result/1."""
     tables = tables_of(results)
     return {
         "schema": BENCH_SCHEMA,
@@ -219,7 +219,7 @@ def bench_to_raw(results: BenchResults) -> Raw:
 def variant_lines(rows: Sequence["VariantRow"]) -> list[str]:
     """A line for each variant: speed, parts of a step, bytes, memory, and scores with 95 % intervals over seeds.
 
-    Beside the speed stands its ratio to the first variant's, seed by seed: the median, and the least and the most.
+    The speed is followed by its ratio to the first variant's, seed by seed: the median, the least and the most.
     """
     width = max(len(row.name) for row in rows)
     speed = f"{'samples/s':>10} {'beside first':>18}"
@@ -239,5 +239,5 @@ def _variant_line(row: "VariantRow", width: int) -> str:
 
 
 def _faster(ratios: tuple[float, float, float] | None) -> str:
-    """The median ratio, and within which all seeds lie."""
+    """The median ratio, and the range of all seeds."""
     return "" if ratios is None else f"{ratios[1]:.2f} ({ratios[0]:.2f}-{ratios[2]:.2f})"

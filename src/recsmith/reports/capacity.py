@@ -1,4 +1,4 @@
-"""How many rows the tables of a stream need: curves for people, and plain data."""
+"""How many rows the tables of a stream need: as curves for people, and as plain data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,13 +14,13 @@ from recsmith.units import format_size, format_time
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/capacity/1"
-BAR = 24  # characters of all lookups
-BESIDE = ("row_bytes", "sized")  # of plain data, beside the capacity
-MOST_FEATURES = 12  # whose curves are shown; plain data has all
+BAR = 24  # characters of a bar for 100 % of the lookups
+BESIDE = ("row_bytes", "sized")  # keys of the plain data in addition to the capacity's own
+MOST_FEATURES = 12  # features whose curves are shown; the plain data has all
 
 
 def capacity_report(capacity: Capacity, row_bytes: int, sized: Sequence[SizedTables] = ()) -> RenderableType:
-    """What was read, a curve for each feature, and what all tables take at several sizes."""
+    """How many samples were read, a curve for each feature, and the size of all tables at several capacities."""
     stopped = "; stopped before the end" if capacity.stopped else ""
     what = "by sketches of a job, and a law that met them" if capacity.by_law else "read in order"
     parts: list[RenderableType] = [
@@ -62,7 +62,7 @@ def _needs(policy: PolicyRows) -> str:
 
 
 def _curve(feature: FeatureCapacity, row_bytes: int) -> Grid:
-    """Sizes of a table, and what they serve; the bar is of the first policy."""
+    """Table sizes and the hit rates they give, by policy; the bar is for the first policy."""
     made = grid(left=("of all lookups",), right=("rows", "bytes", *(each.policy for each in feature.policies)))
     for at, rows in enumerate(feature.sizes):
         shares = [each.served[at] for each in feature.policies]
@@ -92,18 +92,18 @@ def _sized(sized: Sequence[SizedTables], capacity: Capacity) -> Iterator[Rendera
 
 
 def capacity_to_raw(capacity: Capacity, row_bytes: int, sized: Sequence[SizedTables] = ()) -> Raw:
-    """The same as plain data."""
+    """A capacity as plain data."""
     return {
         "schema": SCHEMA, **encode(capacity), "row_bytes": row_bytes, "sized": [encode(each) for each in sized],
     }  # fmt: skip
 
 
 def load_capacity(source: Source) -> Capacity:
-    """What `recsmith data capacity --format json` has written to a file.
+    """The capacity in a file that `recsmith data capacity --format json` wrote.
 
     Raises:
         UsageError: there is no such file.
-        CorruptFile: it holds something else.
+        CorruptFile: the file holds something else.
     """
     text = source_text(source, "a capacity")
     body = check_schema(parse(read_text(text), text), SCHEMA, text)
@@ -111,10 +111,10 @@ def load_capacity(source: Source) -> Capacity:
 
 
 def capacity_notes(plan: Plan, capacity: Capacity) -> tuple[str, ...]:
-    """How the rows of a plan's tables serve the streams of their features, in sentences.
+    """How well the rows of a plan's tables serve the streams of their features, in sentences.
 
     Raises:
-        UsageError: no table of the plan reads a feature of them: they are of other data.
+        UsageError: no table of the plan reads any of the features, so the capacity is for other data.
     """
     known = {each.feature: each for each in capacity.features}
     found = [

@@ -1,4 +1,4 @@
-"""What there is to choose from: devices, planners and cost models, and what is installed."""
+"""Lists to choose from: devices, planners and cost models, and the installed versions."""
 
 import inspect
 import sys
@@ -29,11 +29,11 @@ NEEDS = {
     "dreamshard": "nothing; at its best on a device with a policy",
     "exact": "OR-Tools, above some ten tables",
 }
-LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
+LABEL_WIDTH = 12  # characters of a label: the longest module name, `fbgemm_gpu`, and two spaces
 
 
 def devices_report() -> RenderableType:
-    """A row for each device of the catalogue; a dash where no source was found for a figure."""
+    """A row for each device of the catalogue, with a dash for figures without a source."""
     made = grid(left=("device",), right=HEADINGS, optional=("checked", "host link", "cache", "between"))
     hosted, ours = published()[HOST], measured()
     for name in catalogue():
@@ -74,14 +74,14 @@ def _device_row(cluster: Cluster) -> tuple[str, ...]:
 
 
 def _checked_words(device: str) -> str:
-    """Published times of a device: those of kernels, and of collectives."""
+    """Numbers of published times that the device was checked against: kernels + collectives; '-' for none."""
     counts = {part: seen[device].figures if device in seen else 0 for part, seen in published().items()}
     kernels = counts[DEVICE] + counts[HOST]
     return f"{kernels} + {counts[COLLECTIVES]}" if any(counts.values()) else "-"
 
 
 def devices_to_raw() -> Raw:
-    """One host of each device of the catalogue, as cluster files hold it, what was published of each, and measured."""
+    """One host of each device as in cluster files, with the published and our own measurements, as plain data."""
     return {
         "schema": DEVICES_SCHEMA,
         "devices": [cluster_to_raw(load_cluster(name)) for name in catalogue()],
@@ -92,7 +92,7 @@ def devices_to_raw() -> Raw:
 
 @noun
 class Named:
-    """What a name on the command line stands for. about: one line; needs: besides RecSmith itself."""
+    """A name on the command line. about: one line on it. needs: packages that it needs besides RecSmith."""
 
     name: str
     about: str
@@ -100,19 +100,19 @@ class Named:
 
 
 def planners() -> tuple[Named, ...]:
-    """Every planner, the default one first."""
+    """All planners, the default one first."""
     own = (Named(name=name, about=_about(each), needs=NEEDS.get(name, "nothing")) for name, each in PLANNERS.items())
     return (*own, *_of_packages(_plugins.PLANNERS, PLANNERS))
 
 
 def cost_models() -> tuple[Named, ...]:
-    """Every cost model: the default one first, which is mixed, those with formulas, and the learned ones that ship."""
+    """All cost models: the default (mixed) one, those with formulas, the shipped learned ones, and other packages'."""
     formulas = (Named(name=name, about=_about(model)) for name, model in COST_MODELS.items())
     return (*formulas, *map(_learned, shipped_models()), *_of_packages(_plugins.COST_MODELS, COST_MODELS))
 
 
 def _of_packages(group: str, own: Container[str]) -> list[Named]:
-    """What other installed packages offer; they are not imported before they are asked for."""
+    """What other installed packages register; a package is imported only when it is used."""
     offered = _plugins.plugins(group).items()
     return [
         Named(name=name, about=f"Of {package}.", needs="that package") for name, package in offered if name not in own
@@ -125,13 +125,13 @@ def _learned(name: str) -> Named:
 
 
 def _about(named: object) -> str:
-    """What the object says of itself, or the first sentence of its class."""
+    """The object's own `about`, or the first line of its class's docstring."""
     about: str = getattr(named, "about", "")
     return about or (inspect.getdoc(type(named)) or "").partition("\n")[0]
 
 
 def registries_report() -> RenderableType:
-    """A table of planners and one of cost models."""
+    """The table of planners and the table of cost models."""
     own = line(
         "own",
         "a learned cost model: recsmith learn cost -o mine.safetensors, then --cost-model neural:mine.safetensors",
@@ -149,7 +149,7 @@ def _registry(heading: str, rows: Sequence[Named], default: str) -> Grid:
 
 
 def registries_to_raw() -> Raw:
-    """Plain data of both lists."""
+    """Planners and cost models as plain data."""
     return {
         "schema": REGISTRIES_SCHEMA,
         "planners": [encode(each) for each in planners()],
@@ -158,7 +158,7 @@ def registries_to_raw() -> Raw:
 
 
 def installation_lines(found: dict[str, str | None]) -> list[str]:
-    """Versions by module (`trio_versions`), beside the wanted ones."""
+    """Installed versions by module (as from `trio_versions`), each with the wanted version."""
     wanted = wanted_trio(found)
     lines = [plain_line("recsmith", f"{__version__}, Python {sys.version.split()[0]}: planning works", LABEL_WIDTH)]
     for module, number in found.items():

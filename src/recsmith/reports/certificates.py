@@ -1,4 +1,4 @@
-"""What is said of a certificate whose proof holds: in lines, and as plain data."""
+"""A certificate whose proof was checked: in lines, and as plain data."""
 
 from recsmith.files import Raw
 from recsmith.plans.certificates import Certificate
@@ -12,7 +12,7 @@ GIVEN = (
 
 
 def certificate_lines(certificate: Certificate) -> list[str]:
-    """For people: what is proved of which plan, what was checked, and what the proof takes as given."""
+    """What is proved of which plan, what was checked, and what the proof assumes, in lines."""
     plan = certificate.plan
     least_s = certificate.tree.seconds + plan.cost.sequences_s
     leaves = sum(part.is_leaf for part in certificate.tree.parts)
@@ -28,7 +28,7 @@ def certificate_lines(certificate: Certificate) -> list[str]:
 
 
 def certificate_to_raw(certificate: Certificate) -> Raw:
-    """The same as plain data."""
+    """A checked certificate as plain data."""
     plan = certificate.plan
     return {
         "schema": "recsmith/checked/1", "plan": plan.digest, "cost_model": plan.cost_model, "step_s": plan.cost.step_s,
@@ -39,7 +39,7 @@ def certificate_to_raw(certificate: Certificate) -> Raw:
 
 
 def certified_words(certificate: Certificate, file: str) -> str:
-    """What is said of a certificate that was just written."""
+    """The note printed after a certificate was written."""
     plan = certificate.plan
     proven_s, bound_s = certificate.tree.seconds + plan.cost.sequences_s, plan.bound.of_step(plan.cost)
     told = f"the certificate in {file} proves {format_time(proven_s)}: check it with `recsmith check {file}`"
@@ -54,6 +54,6 @@ def _best_words(certificate: Certificate) -> str:
 
 
 def _gap(certificate: Certificate) -> float | None:
-    """How far the plan can be from the best; None where next to nothing is proved, of which no step is a multiple."""
+    """How far the plan can be from the best, by the certificate; None if the proven seconds are 0."""
     cost, seconds = certificate.plan.cost, certificate.tree.seconds
     return max(0.0, cost.total_s / seconds - 1) if seconds else None

@@ -1,4 +1,4 @@
-"""Planners side by side, and plans for many clusters: as text for people, as plain data, and as CSV."""
+"""Comparisons of planners, and plans for many clusters: as text for people, as plain data, and as CSV."""
 
 import csv
 import io
@@ -24,20 +24,20 @@ from recsmith.units import counted, format_gap, format_size, format_time
 DATA_TYPES_SCHEMA = "recsmith/data_types/1"
 COMPARISON_SCHEMA = "recsmith/comparison/1"
 SWEEP_SCHEMA = "recsmith/sweep/1"
-GROUP_COLUMNS = ("group_size", "sync_s")  # of the CSV, behind the others; in sweeps of 2D jobs
-COLUMNS = tuple(field.name for field in fields(Point) if field.name not in GROUP_COLUMNS)  # in this order
+GROUP_COLUMNS = ("group_size", "sync_s")  # last columns of the CSV, in sweeps of 2D jobs
+COLUMNS = tuple(field.name for field in fields(Point) if field.name not in GROUP_COLUMNS)  # of the CSV, in this order
 HEADINGS = (
     "devices", "hosts", "batch", "global\nbatch", "step", "bound", "gap", "memory", "samples\na second",
     "device time\na step", "\na million", "planned\nin", "",
 )  # fmt: skip
-GROUP_HEADINGS = ("group", "sync", "devices", *HEADINGS[2:])  # of sweeps of 2D jobs, whose hosts make way
+GROUP_HEADINGS = ("group", "sync", "devices", *HEADINGS[2:])  # for sweeps of 2D jobs, without the number of hosts
 OPTIONAL = ("planned\nin", "\na million", "device time\na step", "global\nbatch", "hosts", "sync", "memory", "bound")
 STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven under it"
 OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
 
 
 def comparison_report(comparison: Comparison) -> RenderableType:
-    """Planners and the baseline as rows, what each judge says of them as columns, and who is best."""
+    """Planners and the baseline as rows, each judge's results as columns, and which planner is best."""
     plan = next(iter(comparison.plans.values()))
     model = model_words(comparison.judges[0], plan)
     work, weights = plan.workload, format_size(plan.workload.weight_bytes)
@@ -59,7 +59,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
 
 
 def _error_lines(comparison: Comparison) -> Iterator[line]:
-    """How far steps may be off, and which plans differ by less."""
+    """The prediction error, and which plans differ from the best by less than that."""
     found, tied = published_error_of(comparison), ties(comparison)
     yield from error_line(found)
     if tied:
@@ -67,7 +67,7 @@ def _error_lines(comparison: Comparison) -> Iterator[line]:
 
 
 def _baseline_line(comparison: Comparison) -> list[line]:
-    """What the best planner's plan would save of the running job's step."""
+    """How much shorter the running job's step becomes under the best planner's plan."""
     rows = {row.name: row for row in comparison.rows if row.judgements}
     best = next((row for row in rows.values() if row.name != BASELINE and row.fits), None)
     if best is None or BASELINE not in rows:
@@ -80,7 +80,7 @@ def _baseline_line(comparison: Comparison) -> list[line]:
 
 
 def _notes(row: PlannerRow) -> Iterator[str]:
-    """Why a planner has no plan, or one that does not count."""
+    """Why a planner has no plan, or why its plan cannot be the best."""
     if row.error:
         yield f"{row.name}: {row.error}"
     elif not row.fits:
@@ -133,7 +133,7 @@ def comparison_to_raw(comparison: Comparison) -> Raw:
 
 
 def sweep_report(sweep: Sweep) -> RenderableType:
-    """A row for each point by device type and batch, with the knees, and why points have no plan."""
+    """A row for each point, grouped by device type and batch, with knees, and why some points have no plan."""
     work, weights = sweep.workload, format_size(sweep.workload.weight_bytes)
     lines = [
         line("workload", f"{counted(len(work.tables), 'table')}, {weights} of weights"),
@@ -147,8 +147,8 @@ def sweep_report(sweep: Sweep) -> RenderableType:
 
 
 def _model_words_of(sweep: Sweep) -> str:
-    """The cost model of a sweep; of the mixed one also which prices the kernels of its devices."""
-    of_kernels = {kernel_model(sweep.cost_model, plan): None for plan in sweep.plans.values()}  # in order, each once
+    """The cost model of a sweep; for the mixed one, also the models that price its devices' kernels."""
+    of_kernels = {kernel_model(sweep.cost_model, plan): None for plan in sweep.plans.values()}  # an ordered set
     named = [model for model in of_kernels if model != sweep.cost_model]
     return f"{sweep.cost_model}, here {' and '.join(named)}" if named else sweep.cost_model
 
@@ -164,7 +164,7 @@ def knee_words(knee: Knee, fixed: Fixed) -> str:
 
 
 def fewest_words(found: Fewest, fixed: Fixed) -> str:
-    """The fewest devices whose step is short enough, and what is known of the count before."""
+    """The fewest devices whose step is short enough, and what is known about the next smaller number."""
     batch = f"{found.size:,} samples {'a device' if fixed == 'batch_size' else 'a step'}"
     group = f", sharding groups of {found.group_size:,}" if found.group_size else ""
     asked = f"{found.device}:{found.per_host}, {batch}{group}, a step of {format_time(found.limit_s)} at most"
@@ -189,7 +189,7 @@ def _beyond(knee: Knee) -> str:
 
 
 def point_words(point: Point) -> str:
-    """The name of a point: device and how many a host holds, devices, local batch."""
+    """The name of a point: device and devices per host, number of devices, local batch."""
     count = counted(point.devices, "device")
     group = f", sharding groups of {point.group_size:,}" if point.group_size else ""
     return f"{point.device}:{point.per_host}, {count}, batch {point.batch_size:,}{group}"
@@ -240,7 +240,7 @@ def _share(value: float | None) -> str:
 
 
 def _rate(per_second: float | None) -> str:
-    """Samples a second for people: four significant digits, thousands (k) and millions (M)."""
+    """Samples per second with four significant digits, in thousands (k) or millions (M)."""
     if per_second is None:
         return "-"
     scale, letter = (1e6, " M") if per_second >= 1e6 else (1e3, " k") if per_second >= 1e3 else (1.0, "")
@@ -248,7 +248,7 @@ def _rate(per_second: float | None) -> str:
 
 
 def sweep_to_raw(sweep: Sweep) -> Raw:
-    """Plain data of a sweep: schema recsmith/sweep/1."""
+    """A sweep as plain data, with schema recsmith/sweep/1."""
     return {
         "schema": SWEEP_SCHEMA,
         "planner": sweep.planner,
@@ -263,9 +263,9 @@ def sweep_to_raw(sweep: Sweep) -> Raw:
 
 
 def sweep_to_csv(sweep: Sweep) -> str:
-    """A line for each point; the columns are the fields of a point in JSON. What does not exist is empty.
+    """A CSV line for each point, with the fields of a point in JSON as columns; missing values are empty.
 
-    Sweeps of 2D jobs have two columns more.
+    Sweeps of 2D jobs have two more columns.
     """
     text = io.StringIO()
     columns = (*COLUMNS, *GROUP_COLUMNS) if _is_grouped(sweep) else COLUMNS
@@ -276,7 +276,7 @@ def sweep_to_csv(sweep: Sweep) -> str:
 
 
 def sweep_file(as_csv: bool) -> bytes:
-    """How files of sweeps begin, as a regular expression: what `-o` may overwrite."""
+    """How sweep files begin, as a regular expression: only such files may be overwritten by `-o`."""
     return re.escape(",".join(COLUMNS)).encode() if as_csv else starts_with_schema(SWEEP_SCHEMA)
 
 
@@ -287,7 +287,7 @@ def _plain(value: object) -> object:
 
 
 def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
-    """Forms of the tables as rows: bytes, the fewest devices that hold them, the fullest device, and the step."""
+    """Forms of storing the tables as rows: bytes, fewest devices that hold them, fullest device, and step."""
     plan = forms[0].plan
     model = model_words(plan.cost_model, plan)
     lines = [
@@ -309,6 +309,6 @@ def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
 
 
 def data_types_to_raw(forms: Sequence[DataTypeForm]) -> Raw:
-    """The same as plain data."""
+    """Forms of storing the tables as plain data."""
     named = ("name", "weight_bytes", "state_bytes", "devices", "fullest_bytes", "step_s", "note")
     return {"schema": DATA_TYPES_SCHEMA, "forms": [{name: getattr(each, name) for name in named} for each in forms]}

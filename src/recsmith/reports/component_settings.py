@@ -1,11 +1,12 @@
-"""Every setting of the components that a run names, with its default and meaning: from signatures and docstrings.
+"""The settings of all components that a run can name, with defaults and meanings from signatures and docstrings.
 
-Classes say of their settings what nouns say of their fields: `name: meaning`. One that takes settings of nouns names
-these as `described_by`, and one whose settings a noun says altogether, as `settings_noun`; None: a file names it never.
+Docstrings of components describe settings as nouns describe fields: `name: meaning`. A component whose settings
+include those of nouns lists them in `described_by`. If a noun has all its settings, that is `settings_noun`, which is
+None for a component that a file never names.
 
     python -m recsmith.reports.component_settings  # writes components.json, which `recsmith schema run` reads
 
-Classes are read once, for that file, since most of them import PyTorch and TorchRec.
+Classes are read only to write that file, since most of them import PyTorch and TorchRec.
 """
 
 import inspect
@@ -25,7 +26,7 @@ from recsmith.training.models import MODEL
 from recsmith.training.optimizers import KIND as OPTIMIZERS
 from recsmith.training.seams import ROWS, STEP, TABLES, WATCHER, systems
 
-# By key of a run: the kind of its components, and how many arguments their maker hands over before settings.
+# Key of a run -> the kind of its components, and the number of arguments that are passed before their settings.
 KINDS: Mapping[str, tuple[str, int]] = {
     "pipeline": (STEP, 1), "rows": (ROWS, 2), "comms": (COLLECTIVES, 0), "watchers": (WATCHER, 0),
     "model.table_module": (TABLES, 3), "model.arguments": (MODEL, 0), "optimizers.dense": (OPTIMIZERS, 2),
@@ -38,7 +39,7 @@ FILE = Path(__file__).with_name("components.json")
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a component. schema: JSON Schema of its values. default: MISSING where it is needed."""
+    """A setting of a component. schema: JSON Schema of its values. default: MISSING if the setting is required."""
 
     name: str
     schema: Raw
@@ -47,22 +48,22 @@ class Setting:
 
 
 def components() -> Iterator[tuple[str, str, tuple[Setting, ...]]]:
-    """(key of the run, name, settings) of each component that a run file can name, and that can be loaded here.
+    """(key of the run, name, settings) of each component that a run file can name and that can be imported here.
 
-    What needs PyTorch or TorchRec is left out where these are not installed, and so is what the core alone can make.
+    Components that need packages which are not installed are omitted; so are those that only code can construct.
     """
     for key, (kind, given) in KINDS.items():
         for name in known(kind):
             try:
                 found = settings_of(find(kind, name), given)
-            except UsageError:  # what it needs is not installed
+            except UsageError:  # a package that it needs is not installed
                 continue
             if found is not None:
                 yield key, name, found
 
 
 def settings_of(target: Any, given: int) -> tuple[Setting, ...] | None:
-    """The settings of a class, function or noun; None where a file cannot hold one that is needed."""
+    """The settings of a class, function or noun; None if a required one cannot be written in a file."""
     target = getattr(target, "settings_noun", target)
     if target is None:
         return None
@@ -74,7 +75,7 @@ def settings_of(target: Any, given: int) -> tuple[Setting, ...] | None:
     for name, (hint, default) in named.items():
         try:
             schema = json_schema(hint)
-        except Exception:  # whatever pydantic says of a type that no file holds
+        except Exception:  # pydantic raises various errors for types that a file cannot hold
             if default is MISSING:
                 return None
             continue
@@ -100,7 +101,7 @@ def _parameters(target: Any, given: int) -> Iterator[tuple[str, tuple[Any, Any]]
 
 
 def component_schemas() -> Raw:
-    """JSON Schema of each component as a run names it with settings, by key of the run and name."""
+    """The JSON Schema of each component with its settings, by key of the run and name."""
     made: Raw = {}
     for key, name, settings in components():
         properties = {each.name: {**each.schema, "description": each.meaning} for each in settings}
@@ -113,12 +114,12 @@ def component_schemas() -> Raw:
 
 
 def shipped_schemas() -> Raw:
-    """The same, as components.json has it: without PyTorch, and at once."""
+    """The schemas of all components from components.json: quickly, and without PyTorch."""
     return cast(Raw, json.loads(FILE.read_text("utf-8")))
 
 
 def component_tables() -> str:
-    """The same as tables in Markdown, one for each key of a run."""
+    """The settings of all components as Markdown tables, one for each key of a run."""
     lines: list[str] = []
     before = ""
     for key, name, settings in components():

@@ -1,4 +1,4 @@
-"""Tables that are stored smaller: what is proposed, and the curve of AUC against bytes as lines and as a picture."""
+"""Compressed tables: what is proposed, and the curve of AUC over bytes, as lines and as a plot."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,15 +14,15 @@ from recsmith.workloads import Workload
 if TYPE_CHECKING:
     from recsmith.training.results.points import CompressionPoint
 
-SHOWN = ("method", "tables", "above_rows", "factor", "temperature", "operation")  # fields of a rule, for a run
+SHOWN = ("method", "tables", "above_rows", "factor", "temperature", "operation")  # fields of a rule, for a run file
 WIDE, HIGH = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 150, 20, 50  # of the axes, from the picture's edges
+LEFT, RIGHT, TOP, BOTTOM = 70, 150, 20, 50  # distances of the axes from the edges of the plot, in pixels
 COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#b8860b", "#7b4fa3", "#444")
 TICKS = 5
 
 
 def compression_lines(before: Workload, made: Compressed) -> list[str]:
-    """Tables, parameters and bytes before and after, and the rules for a run."""
+    """Tables, parameters and bytes before and after compression, and the rules for a run file."""
     after = made.workload
     return [
         f"tables    {len(made.stored)} of {len(before.tables)} stored otherwise, {len(after.tables)} physical ones",
@@ -34,7 +34,7 @@ def compression_lines(before: Workload, made: Compressed) -> list[str]:
 
 
 def planned_lines(results: Sequence[Result]) -> list[str]:
-    """Step, bound and memory of the tables as they are, and smaller."""
+    """Step, bound and memory with the tables as they are, and compressed."""
     lines = [f"{'':10}{'step':>12}{'bound':>12}{'most memory':>14}{'of all devices':>16}"]
     for name, result in zip(("as is", "smaller"), results, strict=True):
         cost, bound = result.plan.cost, result.plan.bound.of_step(result.plan.cost)
@@ -81,9 +81,9 @@ def curve_picture(
     points: Sequence["CompressionPoint"], across: str = "bytes of tables and maps",
     shown: Callable[[int], str] = format_size,
 ) -> str:  # fmt: skip
-    """An SVG: bytes across, on a scale of logarithms, AUC up, a line a method and a bar for each interval.
+    """An SVG of AUC (y) over bytes (x, logarithmic), with a line per method and a bar for each interval.
 
-    across: what bytes are called, or another quantity in their place; shown: how it is written.
+    across: the label of the x axis. shown: formats a value on it.
     """
     least, most = min(point.bytes for point in points) / 1.2, max(point.bytes for point in points) * 1.2
     low = min(point.auc - (point.auc_within or 0.0) for point in points)
@@ -114,7 +114,7 @@ def curve_picture(
 
 
 def _line(places: Sequence[tuple[float, float, float, float]], colour: str) -> list[str]:
-    """A line through places, and the interval of each."""
+    """A line through points, with a dot and the interval of each."""
     through = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in places)
     bars = "".join(f"M{x:.1f} {bottom:.1f}V{top:.1f}" for x, _, bottom, top in places)
     dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y, _, _ in places]

@@ -1,4 +1,4 @@
-"""Datasets in figures, and how the feed of a run does: as tables for people, and as plain data."""
+"""Statistics of datasets, and the state of a run's feed: as tables for people, and as plain data."""
 
 from collections.abc import Sequence
 
@@ -17,15 +17,15 @@ INSPECTION_SCHEMA = "recsmith/inspection/1"
 CHECK_SCHEMA = "recsmith/data-check/1"
 VOCABULARIES_SCHEMA = "recsmith/vocabularies/1"
 HEADINGS = ("rows", "ids a bag", "empty", "distinct", "reuse", "largest id", "hottest", "repeated", "a distinct bag")
-OPTIONAL = ("hottest", "largest id", "repeated", "a distinct bag", "empty", "bytes", "reuse")  # where it is narrow
+OPTIONAL = ("hottest", "largest id", "repeated", "a distinct bag", "empty", "bytes", "reuse")  # omitted when narrow
 MOST_FEATURES = 40  # rows of the table
-LARGE_BLOCK = 2**17  # samples of a block: two blocks are more than a window of shuffling needs
+LARGE_BLOCK = 2**17  # samples of a block: two larger blocks are more than shuffling needs in memory
 ALL_DENSE = 13  # dense columns whose means are shown
 FEED_SCHEMA = "recsmith/feed/1"
 
 
 def figures_report(figures: DataFigures, optimum: Optimum | None) -> RenderableType:
-    """What a dataset holds: its samples, labels and dense columns, and a row for each feature."""
+    """Samples, labels and dense columns of a dataset, and a row for each feature."""
     has_bytes = any(each.stored is not None for each in figures.features)
     made = grid(left=("feature",), right=(*HEADINGS, *(("bytes",) if has_bytes else ())), optional=OPTIONAL)
     add_first(made, [_feature_row(each, has_bytes) for each in figures.features], MOST_FEATURES)
@@ -82,13 +82,13 @@ def _feature_row(feature: FeatureFigures, has_bytes: bool) -> tuple[str, ...]:
 
 
 def figures_to_raw(figures: DataFigures, optimum: Optimum | None) -> Raw:
-    """Figures as plain data."""
+    """Statistics of a dataset as plain data."""
     best = {} if optimum is None else {"optimum": encode(optimum)}
     return {"schema": INSPECTION_SCHEMA, **encode(figures), **best}
 
 
 def check_report(check: DataCheck) -> RenderableType:
-    """What reading a dataset from end to end found."""
+    """What a reading of the whole dataset found."""
     corrupt = f"{check.corrupt:,}; training passes over {check.allowed:,} of them a rank"
     broken = any(each.breaks for each in check.faults)
     parts = [
@@ -106,7 +106,7 @@ def check_report(check: DataCheck) -> RenderableType:
 
 
 def _fault_lines(faults: Sequence[Fault]) -> list[str]:
-    """A line for each fault of a file; one for all files that have the same, with the first of them."""
+    """A line for each fault; files with the same fault share one, which names the first of them."""
     files: dict[tuple[str, bool], list[Fault]] = {}
     for each in faults:
         files.setdefault((each.fault, each.breaks), []).append(each)
@@ -120,7 +120,7 @@ def _fault_lines(faults: Sequence[Fault]) -> list[str]:
 
 
 def check_to_raw(check: DataCheck) -> Raw:
-    """A check as plain data."""
+    """The result of a check as plain data."""
     return {"schema": CHECK_SCHEMA, **encode(check)}
 
 
@@ -133,12 +133,12 @@ def vocabularies_report(made: Sequence[VocabularyFigures]) -> RenderableType:
 
 
 def vocabularies_to_raw(made: Sequence[VocabularyFigures]) -> Raw:
-    """The same as plain data."""
+    """The vocabularies' figures as plain data."""
     return {"schema": VOCABULARIES_SCHEMA, "vocabularies": [encode(each) for each in made]}
 
 
 def feed_report(folder: str, statuses: Sequence[FeedStatus], now: float) -> RenderableType:
-    """What the whole feed does, a row for each rank, and a row for each worker."""
+    """The state of the whole feed, with a row for each rank, and a row for each worker."""
     newest = max(statuses, key=lambda status: status.written)
     share = newest.used / newest.num_samples if newest.num_samples else 1.0
     return Group(
@@ -152,7 +152,7 @@ def feed_report(folder: str, statuses: Sequence[FeedStatus], now: float) -> Rend
 
 
 def feed_to_raw(statuses: Sequence[FeedStatus], now: float) -> Raw:
-    """The same as plain data; `age_s` of each rank says how long ago it was told."""
+    """The state of a feed as plain data; `age_s` of each rank: seconds since it wrote its status."""
     live = _live(statuses, now)
     return {
         "schema": FEED_SCHEMA,

@@ -1,4 +1,4 @@
-"""What docstrings say of fields and settings: `name: meaning`, one after the other."""
+"""Reads `name: meaning` entries, which describe fields and settings, from docstrings."""
 
 import re
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def meanings(noun: Any) -> dict[str, str]:
-    """What the docstring of a noun says of each field."""
+    """Field name -> its meaning, from the docstring of a noun (a frozen dataclass)."""
     return said_of(noun.__doc__ or "", [each.name for each in fields(noun)])
 
 
 def said_of(text: str, names: Sequence[str]) -> dict[str, str]:
-    """What a docstring says of each of these names: `name: meaning`, or `name, name: meaning` of several.
+    """Name -> its meaning in a docstring, for the given names: `name: meaning`, or `name, name: meaning` for several.
 
-    A meaning ends where the next one begins, or with its paragraph.
+    A meaning ends where the next entry begins, or at the end of its paragraph.
     """
     if not names:
         return {}

@@ -1,4 +1,4 @@
-"""Tables of ids without end in words: how many rows they share, and who gets and loses one."""
+"""Dynamic tables (unbounded ids) in words: how many rows they have, and which ids get and lose one."""
 
 from collections import Counter
 
@@ -6,11 +6,11 @@ from recsmith.plans import Plan
 from recsmith.units import counted
 from recsmith.workloads import Table
 
-MOST_SHOWN = 4  # tables that a line names
+MOST_SHOWN = 4  # tables named in a line
 
 
 def dynamic_words(plan: Plan) -> str | None:
-    """Which tables of a plan have ids without end, with rows and rule, and what limits their placements; None: none."""
+    """A plan's tables for unbounded ids, with rows and rule, and what limits their placement; None without such."""
     found = [table for table in plan.workload.tables if table.dynamic is not None]
     if not found:
         return None
@@ -20,7 +20,7 @@ def dynamic_words(plan: Plan) -> str | None:
 
 
 def table_words(table: Table) -> str:
-    """How the ids of a table get its rows."""
+    """Number of rows of a dynamic table, which ids are evicted, and when an id gets a row."""
     assert table.dynamic is not None
     admitted = f", a row from the {_th(table.dynamic.admit)} lookup on" if table.dynamic.admit > 1 else ""
     return f"{table.num_embeddings:,} rows, evict {table.dynamic.evict}{admitted}"

@@ -1,4 +1,4 @@
-"""Explained plans: what binds each phase of a step, or all about one table; as text, and as plain data."""
+"""Explained plans: what limits each phase of a step, or one table in detail; as text, and as plain data."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,14 @@ ONLY_BLOCKS = (
     "TorchRec cuts rows into blocks in their order alone, and replicates whole tables alone; the data can scatter rows "
     "(`{op: scatter}` of its transforms)"
 )
-MOST_TABLES = 8  # rows of a phase: the dearest tables; two phases fit a screen
-MOST_RANKS = 8  # rows of ranks, and ranks that one row names: a host's
-MOST_SHARDS = 8  # lines of shards: a host's
-MOST_ALTERNATIVES = 12  # rows of the cheapest; the present placement and the best of each type are shown in any case
+MOST_TABLES = 8  # rows of a phase, costliest tables first; two phases fit a screen
+MOST_RANKS = 8  # rows of ranks, and ranks listed in one row: as many as a host has
+MOST_SHARDS = 8  # lines of shards: as many as a host has
+MOST_ALTERNATIVES = 12  # cheapest placements that are shown, in addition to the present one and the best of each type
 
 
 def explanation_report(explanation: Explanation) -> RenderableType:
-    """What binds each phase of the step; or all about one table."""
+    """What limits each phase of the step, or one table in detail."""
     plan = explanation.plan
     lines = [
         line(
@@ -52,7 +52,7 @@ def explanation_report(explanation: Explanation) -> RenderableType:
 
 
 def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
-    """Which tables' hot rows make a block of rows busier than others; nothing where none do."""
+    """Tables with a block of rows that is busier than the mean because of hot rows; nothing if there are none."""
     for i, each in enumerate(explanation.hot_rows[:MOST_TABLES]):
         if i == 0:
             yield Text()
@@ -71,7 +71,7 @@ def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
 
 
 def _instead_grid(ways: Sequence[Instead]) -> Grid:
-    """What a table could be instead of blocks of rows in their order, from cheap to dear."""
+    """Alternatives to splitting a table into blocks of rows in their order, from the cheapest to the costliest."""
     made = grid(left=("instead", "columns", "ranks"), right=("step", "change"))
     for each in ways:
         columns = _split_words(each.widths) or "whole"
@@ -83,7 +83,7 @@ def _instead_grid(ways: Sequence[Instead]) -> Grid:
 
 
 def _memory_report(explanation: Explanation) -> Iterator[RenderableType]:
-    """What a batch takes on the fullest rank, and how much of it a mean one would not."""
+    """Memory of the fullest rank, and how much of it exceeds what a mean batch needs."""
     found, drawn = explanation.fullest, drawn_words(explanation.plan)
     if found is None:
         return
@@ -97,7 +97,7 @@ def _memory_report(explanation: Explanation) -> Iterator[RenderableType]:
 
 
 def _cache_report(curve: CacheCurve | None) -> Iterator[RenderableType]:
-    """How many lookups would hit caches of other sizes; nothing where no table has a cache."""
+    """Predicted hit rates of caches of other sizes; nothing if no table has a cache."""
     if curve is None:
         return
     yield Text()
@@ -112,7 +112,7 @@ def _cache_report(curve: CacheCurve | None) -> Iterator[RenderableType]:
 
 
 def _ties_of(explanation: Explanation) -> Iterator[RenderableType]:
-    """Below the placements that a table could have: which the model cannot tell apart from its own."""
+    """How many alternative placements of a table differ from its own by less than the cost model's error."""
     found, account = explanation.published_error, explanation.account
     others = [each for each in account.alternatives if not each.current] if account else []
     changes = [abs(each.change) for each in others if each.change is not None]
@@ -130,7 +130,7 @@ def _step_words(explanation: Explanation) -> str:
 
 
 def _phase_report(phase: Phase, number: int, explanation: Explanation) -> Iterator[RenderableType]:
-    """The slowest rank, its parts, and its dearest tables."""
+    """The slowest rank of a phase, its parts, and its costliest tables."""
     several = len(explanation.phases) > 1
     part_of = f", {phase.seconds / explanation.total_s:.0%} of the step" if several and explanation.total_s else ""
     over = f"{phase.seconds / phase.mean_s - 1:.1%} above the mean rank" if phase.mean_s else "as all ranks"
@@ -157,7 +157,7 @@ def _share_words(part: PartShare, phase: Phase) -> str:
 
 
 def _table_rows(phase: Phase) -> list[tuple[str, ...]]:
-    """What the phase's slowest rank would save without each table, the dearest first; tables that cost nothing not."""
+    """Seconds that the slowest rank saves without each table, costliest first; tables without cost are omitted."""
     rows: list[tuple[str, ...]] = []
     for share in phase.tables:
         if share.seconds > 0:
@@ -167,7 +167,7 @@ def _table_rows(phase: Phase) -> list[tuple[str, ...]]:
 
 
 def explanation_to_raw(explanation: Explanation) -> Raw:
-    """Plain data of an explanation: schema recsmith/explanation/1. Bound and gap are null under another cost model."""
+    """An explanation as plain data: schema recsmith/explanation/1. Bound and gap are null under another cost model."""
     plan = explanation.plan
     same = explanation.cost_model == plan.cost_model
     return {
@@ -188,7 +188,7 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
 
 
 def account_report(account: TableAccount, workload: Workload) -> Iterator[RenderableType]:
-    """Where a table is, what it costs, how it is read, what else it could be."""
+    """A table's placement, cost and accesses, and its alternative placements."""
     placement = account.placement
     yield line("table", _table_words(account.table, workload))
     split = f", columns {_split_words(placement.widths)}" if placement.widths else ""
@@ -222,12 +222,12 @@ def _access_words(account: TableAccount) -> str:
 
 
 def _split_words(widths: Sequence[int]) -> str:
-    """Widths of column pieces: `4 x 20 + 3 x 16`."""
+    """Widths of column pieces, such as `4 x 20 + 3 x 16`."""
     return " + ".join(f"{count} x {width}" for width, count in Counter(widths).items())
 
 
 def _ranks_words(ranks: Sequence[int]) -> str:
-    """`3`, `0, 5, 5` or `0-95`."""
+    """Ranks in words, such as `3`, `0, 5, 5` or `0-95`."""
     if len(ranks) == 1:
         return f"{ranks[0]}"
     if len(ranks) > 2 and tuple(ranks) == tuple(range(ranks[0], ranks[0] + len(ranks))):
@@ -240,7 +240,7 @@ def _span_words(span: tuple[int, int]) -> str:
 
 
 def _ranks_grid(shares: Sequence[RankShare]) -> Grid:
-    """Seconds by part on the ranks of a table, the dearest first; ranks whose printed seconds are equal share a row."""
+    """Seconds by part on a table's ranks, the costliest first; ranks with equal printed seconds share a row."""
     made = grid(left=("ranks",), right=("fwd compute", "bwd compute", "fwd comm", "bwd comm", "sum"))
     costs = [([getattr(share, part) for part in PARTS], share.rank) for share in shares]
     costs.sort(key=lambda cost: (-sum(cost[0]), cost[1]))
@@ -250,12 +250,12 @@ def _ranks_grid(shares: Sequence[RankShare]) -> Grid:
 
 
 def _times(seconds: Sequence[float]) -> tuple[str, ...]:
-    """Times in words, and that of their sum."""
+    """Formatted times, followed by their formatted sum."""
     return *map(format_time, seconds), format_time(sum(seconds))
 
 
 def _alternatives_grid(alternatives: Sequence[Alternative]) -> Grid:
-    """The cheapest options, the present one, and the best of each type; those that differ in type alone share a row."""
+    """The cheapest alternatives, the present one, and the best of each type; one row for those that differ only in type."""
     made = grid(left=("", "sharding", "columns", "kernel", "ranks"), right=("step", "change"), optional=("kernel",))
     rows = [list(same) for _, same in groupby(alternatives, key=_all_but_type)]
     shown: set[str] = set()
@@ -277,7 +277,7 @@ def _all_but_type(option: Alternative) -> tuple[object, ...]:
 
 
 def _alternative_row(same: Sequence[Alternative]) -> tuple[str, ...]:
-    """A row of options that differ in their sharding type alone."""
+    """One row for alternatives that differ only in their sharding type."""
     option = same[0]
     kernel = describe_kernel(option.compute_kernel, option.cache)
     layout = ", ".join(each.sharding_type for each in same), _split_words(option.widths) or "whole", kernel

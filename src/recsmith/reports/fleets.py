@@ -1,4 +1,4 @@
-"""Where the jobs of a fleet go: as a table with reasons, and as plain data."""
+"""The assignment of a fleet's jobs to pools: as a table with reasons, and as plain data."""
 
 from recsmith.analyses.fleet import Fleet
 from recsmith.files import Raw, encode
@@ -6,7 +6,7 @@ from recsmith.units import format_time
 
 
 def fleet_lines(found: Fleet) -> list[str]:
-    """For people."""
+    """A table of jobs, their total cost, and free hosts."""
     wide = max(len("job"), *(len(each.way.job) for each in found.jobs))
     place = max(len("pool"), *(len(each.way.pool) for each in found.jobs))
     lines = [f"{'job':{wide}}  {'pool':{place}}  hosts      step     hours    dollars  why"]
@@ -27,5 +27,5 @@ def fleet_lines(found: Fleet) -> list[str]:
 
 
 def fleet_to_raw(found: Fleet) -> Raw:
-    """As plain data."""
+    """An assignment as plain data."""
     return {"schema": "recsmith/fleet/1", **encode(found), "gap": found.gap}

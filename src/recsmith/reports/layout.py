@@ -1,8 +1,8 @@
-"""The layout of what people read: a label and its text on one line, and grids of columns.
+"""The layout of reports: a label and its text on one line, and grids of columns.
 
-Reports for a terminal are made of `line` and `grid`, which rich draws. Reports that also go into files and logs are
-lists of plain lines, made of `plain_line`, `plain_row` and `plain_grid`. `show` prints both. Names that stand in them
-come from files: here they are made safe to print.
+Reports for a terminal consist of `line` and `grid`, which rich draws. Reports that are also written to files and logs
+are lists of plain lines, made by `plain_line`, `plain_row` and `plain_grid`. `show` prints both kinds. Names in them
+come from files, so they are made safe to print here.
 """
 
 import re
@@ -20,17 +20,17 @@ from recsmith.errors import one_line, printable
 from recsmith.units import Quantity, in_one_unit
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
-FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
-FEWEST = 4  # characters of a column of texts, which goes on in further lines
-NARROW = 20  # characters: the least of a line, and of a text behind its label
-GOOD, WATCH, BAD = "green", "yellow", "red"  # what a label's colour says of its line, on a terminal that has colours
-MEANINGS = {"note": WATCH}  # labels that always mean the same
+FILE_WIDTH = 140  # characters of a line if no terminal gives its width: enough for the widest grid
+FEWEST = 4  # least characters of a left column, whose texts are wrapped
+NARROW = 20  # least characters of a line, and of the text after a label
+GOOD, WATCH, BAD = "green", "yellow", "red"  # colours of a label, which judge its line, on terminals with colours
+MEANINGS = {"note": WATCH}  # colours of labels that always have the same one
 
 
 def show(report: RenderableType | list[str]) -> None:
-    """Print a report to standard output, names as they are; full lines when it is not a terminal.
+    """Print a report to standard output, names without markup; in full lines if that is not a terminal.
 
-    On a terminal lines are broken between words, and grids that are too wide leave out the columns that matter least.
+    On a terminal, lines are wrapped between words, and grids that are too wide omit their least important columns.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     width = max(console.width, NARROW) if console.is_terminal else FILE_WIDTH
@@ -40,15 +40,15 @@ def show(report: RenderableType | list[str]) -> None:
         return
     parts = report.renderables if isinstance(report, Group) else (report,)
     grids = [part for part in parts if isinstance(part, Grid)]
-    width = max([width, *(each.needs(width) for each in grids)])  # where columns that must stay are wider
+    width = max([width, *(each.needs(width) for each in grids)])  # the columns that must be shown may be wider
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(report)
-    click.echo(captured.get(), nl=False)  # rich itself would end the program when the reader goes away
+    click.echo(captured.get(), nl=False)  # rich itself would end the program if the reader of stdout closes it
 
 
 def broken(text: str, width: int) -> list[str]:
-    """A plain line as lines of a width: between words where it can be, what follows indented as its text is."""
+    """A plain line wrapped to a width, between words if possible; further lines are indented below its text."""
     if len(text) <= width:
         return [text]
     label = re.match(r"\s*\S+\s{2,}", text[: LABEL_WIDTH + 8])
@@ -57,9 +57,9 @@ def broken(text: str, width: int) -> list[str]:
 
 
 class line:  # noqa: N801 (reads as what it makes, as `grid` does)
-    """A bold label and its text, which goes on under itself where a line ends.
+    """A bold label and its text, which is wrapped below itself.
 
-    meaning: GOOD, WATCH or BAD, the label's colour; none without.
+    meaning: GOOD, WATCH or BAD, which sets the label's colour; '' for none.
     """
 
     def __init__(self, label: str, text: str, meaning: str = "") -> None:
@@ -68,11 +68,11 @@ class line:  # noqa: N801 (reads as what it makes, as `grid` does)
 
     @property
     def plain(self) -> str:
-        """All of it on one line."""
+        """The label and the whole text on one line."""
         return f"{self.label:<{LABEL_WIDTH}}{self.text}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lines of the console's width."""
+        """The label and its text, wrapped to the console's width."""
         width = max(options.max_width - LABEL_WIDTH, NARROW)
         texts = Text(self.text).wrap(console, width, overflow="fold")
         for number, text in enumerate(texts):
@@ -80,16 +80,16 @@ class line:  # noqa: N801 (reads as what it makes, as `grid` does)
             yield Text.assemble((f"{'' if number else self.label:<{LABEL_WIDTH}}", self.style), text, no_wrap=True)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Any width that leaves room for words."""
+        """At least NARROW characters, at most the length of the whole line."""
         return Measurement(min(NARROW, options.max_width), min(len(self.plain), options.max_width))
 
 
 class Grid:
-    """Columns under headings: first those that are aligned left, then those aligned right.
+    """Columns under headings: first the left-aligned ones, then the right-aligned ones.
 
-    Times and sizes of a right column have one unit, that of the largest, and cells of right columns are never broken.
-    Where a line is too narrow for all columns, those named `optional` leave, the first of them first; then texts of
-    left columns go on in further lines.
+    Times and sizes in a right column share one unit, that of the largest; cells of right columns are never broken. If a
+    line is too narrow for all columns, the columns named in `optional` are omitted, in that order; after that, texts in
+    left columns are wrapped.
     """
 
     def __init__(self, left: Sequence[str], right: Sequence[str], optional: Sequence[str], *, tight: bool) -> None:
@@ -101,7 +101,7 @@ class Grid:
 
     @property
     def row_count(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return len(self.rows)
 
     def add_row(self, *cells: str) -> None:
@@ -109,7 +109,7 @@ class Grid:
         self.rows.append(tuple(cell if isinstance(cell, Quantity) else one_line(cell) for cell in cells))
 
     def shown_rows(self) -> list[tuple[str, ...]]:
-        """The rows as they are shown: one unit a column."""
+        """The rows as they are printed, with one unit per column."""
         if len(self._shown_rows) != len(self.rows):
             columns = [self._column(number) for number in range(len(self.headings))]
             self._shown_rows = [
@@ -122,11 +122,11 @@ class Grid:
         return cells if number < self.lefts else in_one_unit(cells)
 
     def add_section(self) -> None:
-        """End a section with a line."""
+        """End a section: a rule is drawn below the last row."""
         self.sections.append(len(self.rows))
 
     def table(self, width: int) -> Table:
-        """The columns that fit a width, as rich draws them."""
+        """The columns that fit into a width, as a table of rich."""
         shown, tight = self._shown(width)
         made = Table(box=SIMPLE, pad_edge=False, collapse_padding=tight)
         for number, chars in self._widths(shown, width, tight=tight).items():
@@ -137,13 +137,13 @@ class Grid:
         return made
 
     def needs(self, width: int) -> int:
-        """The least width of the columns that are shown at a width: more than that, where too many must stay."""
+        """The least width of the columns shown at a width; more than `width` if those that must be shown do not fit."""
         shown, tight = self._shown(width)
         texts = sum(max(self._width(number) - FEWEST, 0) for number in shown if number < self.lefts)
         return self._least(shown, tight=tight) - texts
 
     def _shown(self, width: int) -> tuple[list[int], bool]:
-        """Which columns are shown at a width, and whether they stand closer together."""
+        """Indexes of the columns shown at a width, and whether they are set closer together."""
         shown = list(range(len(self.headings)))
         leaving = [number for name in self.optional for number in reversed(shown) if self.headings[number] == name]
         loose = sum(map(self._longest, shown[self.lefts :])) + self._least(shown[: self.lefts], tight=False)
@@ -153,7 +153,7 @@ class Grid:
         return shown, tight
 
     def _widths(self, shown: Sequence[int], width: int, *, tight: bool) -> dict[int, int]:
-        """Characters of each column: what it needs, and of what is left a character each in turns, up to its texts."""
+        """Characters of each column: its least width, plus spare characters in turns, up to its longest text."""
         widths = {number: self._width(number) for number in shown}
         room = width - self._least(shown, tight=tight)
         wanted = {number: self._longest(number) for number in shown}
@@ -166,11 +166,11 @@ class Grid:
         return widths
 
     def _least(self, shown: Sequence[int], *, tight: bool) -> int:
-        """Characters that columns need: their own, two or three between them, and one at each end."""
+        """Characters that columns need: their least widths, two or three between columns, and one at each end."""
         return sum(map(self._width, shown)) + (2 if tight else 3) * (len(shown) - 1) + 2
 
     def _width(self, number: int) -> int:
-        """The least width of a column: words of its heading and of texts stay whole, and whole cells of right ones."""
+        """Least width of a column: words of its heading and texts stay whole; in right columns whole cells do."""
         texts = self.headings[number].split()
         if number < self.lefts:
             words = (word for cell in self._cells(number) for word in cell.split())
@@ -184,23 +184,23 @@ class Grid:
         return [row[number] for row in self.shown_rows() if number < len(row)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The columns that fit the console."""
+        """The columns that fit the console's width."""
         yield self.table(options.max_width)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """As wide as its columns."""
+        """The width of the columns that fit."""
         return Measurement.get(console, options, self.table(options.max_width))
 
 
 def grid(
     *, left: Sequence[str] = (), right: Sequence[str] = (), optional: Sequence[str] = (), tight: bool = False
 ) -> Grid:
-    """An empty grid with these headings. optional: those that may be left out, the first of them first."""
+    """An empty grid with these headings. optional: headings of columns that may be omitted, in this order."""
     return Grid(left, right, optional, tight=tight)
 
 
 def add_first(made: Grid, rows: Sequence[Sequence[str]], most: int) -> None:
-    """Add at most so many rows to a grid, and one with the number of those left out."""
+    """Add at most `most` rows to a grid, and one that counts the rest."""
     for row in rows[:most]:
         made.add_row(*row)
     if len(rows) > most:
@@ -208,22 +208,22 @@ def add_first(made: Grid, rows: Sequence[Sequence[str]], most: int) -> None:
 
 
 def plain_line(label: str, text: str, width: int = LABEL_WIDTH) -> str:
-    """A label, as wide as all labels of its report, and its text."""
+    """A label, padded to the report's label width, and its text."""
     return f"{label:<{width}}{text}"
 
 
 def plus_minus(value: float, within: float | None, form: str) -> str:
-    """A figure and half of its interval, where that is known, such as 0.8012 ± 0.0011."""
+    """A figure and half of its interval if that is known, such as 0.8012 ± 0.0011."""
     return f"{value:{form}}" + ("" if within is None else f" ± {within:{form.removeprefix('+')}}")
 
 
 def plain_row(cells: Sequence[str], widths: Sequence[int], between: str = "") -> str:
-    """Cells at these widths, the first aligned left, the others right."""
+    """Cells padded to these widths: the first aligned left, the others right."""
     first, *others = cells
     return between.join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])])
 
 
 def plain_grid(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of equally many cells, two spaces between columns that are as wide as they need."""
+    """Lines of a grid, with two spaces between columns as wide as their longest cells. Rows must be equally long."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [plain_row(row, widths, "  ") for row in rows]

@@ -1,4 +1,4 @@
-"""What learning made of measurements: cost models, models of all-to-alls, policies, and machines, as lines."""
+"""Learned models as lines: cost models, models of all-to-alls, placement policies, and machines."""
 
 from recsmith.costs.neural.files import Card, NoiseFloor
 from recsmith.costs.neural.inputs import Region
@@ -10,11 +10,11 @@ from recsmith.prediction.overheads import ALL, WHAT
 from recsmith.reports.layout import plain_grid, plain_line
 from recsmith.units import counted, format_size, format_speed, format_time
 
-LABEL_WIDTH = 10  # characters: wider than those of other reports, for `held out` and two spaces
+LABEL_WIDTH = 10  # characters of a label: wider than in other reports, for `held out` and two spaces
 
 
 def cost_card_lines(card: Card) -> list[str]:
-    """What a cost model was trained on, and how far it is off on groups that it never saw."""
+    """What a cost model was trained on, and its error on held-out groups of tables."""
     off = card.held_out
     return [
         _line("device", f"{card.device} ({card.hardware})"),
@@ -32,12 +32,12 @@ def cost_card_lines(card: Card) -> list[str]:
 
 
 def region_line(region: Region) -> str:
-    """Errors of a region, and what groups they are of."""
+    """The errors in a region of the inputs, and the groups that it holds."""
     return f"  {region.mean:>6.1%} ({region.bias:+.1%}) of {region.samples:,} groups: {region.name}"
 
 
 def comm_card_lines(card: CommCard) -> list[str]:
-    """What a model of all-to-alls was trained on, and how far it is off for each number of ranks."""
+    """What a model of all-to-alls was trained on, and its error for each number of ranks."""
     return [
         _line("device", f"{card.device} ({card.hardware}, {card.backend})"),
         _line("samples", f"{card.exchanges:,}, {card.left_out:,} left out (docs/learning.md says why)"),
@@ -50,7 +50,7 @@ def comm_card_lines(card: CommCard) -> list[str]:
 
 
 def policy_card_lines(card: PolicyCard) -> list[str]:
-    """What a policy was trained on, and how it does on tables that it never saw."""
+    """What a placement policy was trained on, and how it does on held-out tables."""
     held, turns = card.held_out, counted(card.iterations, "iteration")
     ahead = held.greedy_step_s / held.step_s - 1
     return [
@@ -65,12 +65,12 @@ def policy_card_lines(card: PolicyCard) -> list[str]:
 
 
 def _own_line(card: PolicyCard | SplitCard) -> list[str]:
-    """Whose tables tasks are drawn from, where they are the user's."""
+    """Where the training tasks' tables come from, if the user gave them."""
     return [] if card.own is None else [_line("tables", f"half of those of {card.own}; the others judge")]
 
 
 def split_card_lines(card: SplitCard) -> list[str]:
-    """What a policy of what is split learned on, and how it does on tables that it never saw."""
+    """What a policy that decides splits was trained on, and how it does on held-out tables."""
     turns, judged = counted(card.iterations, "iteration"), counted(card.judged, "task")
     return [
         _line("priced by", f"{card.cost_model} ({card.device}); nothing is measured"),
@@ -94,7 +94,7 @@ def _ranks_line(off: CommHeldOut) -> str:
 
 
 def machine_lines(card: MachineCard) -> list[str]:
-    """The scores of kernels, the curves of collectives, and the overheads of all operators."""
+    """Errors of the kernel models, curves of collectives, and overheads over all operators."""
     kernels = [("kernels", "trained", "held out", "error", "roofline alone")]
     for kind in card.kernels:
         off = (f"{kind.error:.1%}", f"{kind.roofline_error:.1%}")

@@ -1,4 +1,4 @@
-"""Folders of measurements, and checks of kernels before them: as lines and as plain data."""
+"""Folders of measurements, and checks of kernels: as lines and as plain data."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,7 +20,7 @@ BAR = 40  # characters of the longest bar
 
 
 def disk_lines(disk: Disk, kind: str | None = None) -> list[str]:
-    """A disk as a cluster file has it, as one line of YAML, and what the figures mean below. kind: file system."""
+    """A disk as one line of YAML for a cluster file, followed by what the figures mean. kind: the file system."""
     reads, size = round(disk.reads_per_s), format_size(disk.access_bytes)
     return [
         f"disk: {{bandwidth: {format_speed(disk.bandwidth)}, reads_per_s: {reads}, access_bytes: {disk.access_bytes}}}",
@@ -30,7 +30,7 @@ def disk_lines(disk: Disk, kind: str | None = None) -> list[str]:
 
 
 def summary_to_raw(path: Path) -> dict[str, Any]:
-    """Plain data of a folder: schema recsmith/measurements-summary/1."""
+    """A folder of measurements as plain data: schema recsmith/measurements-summary/1."""
     if load_about(path).kind == "comm":
         model = fit_alpha_beta(path)
         return {"schema": SUMMARY_SCHEMA, **_exchanges(path), "alpha_beta": asdict(model) if model else None}
@@ -38,7 +38,7 @@ def summary_to_raw(path: Path) -> dict[str, Any]:
 
 
 def summary_lines(path: Path) -> list[str]:
-    """What a folder holds: kernels by their summary, all-to-alls by the model fitted to them."""
+    """The summary of a folder: for kernels their statistics, for all-to-alls the fitted model."""
     return _comm_lines(path) if load_about(path).kind == "comm" else _compute_lines(summarize(path))
 
 
@@ -110,7 +110,7 @@ def _exchanges(path: Path) -> dict[str, Any]:
 
 
 def kernel_check_lines(found: Sequence[KernelAgreement]) -> list[str]:
-    """The largest relative differences of each optimizer and data type; those beyond rounding are called wrong."""
+    """The largest relative differences per optimizer and data type; those beyond rounding are marked as wrong."""
     return [
         f"{'optimizer':<16}{'weights':<9}{'cases':>5}  outputs differ by  updated weights by",
         *(

@@ -1,4 +1,4 @@
-"""What a running job becomes: plans made anew from old ones, and checkpoints moved to their shards."""
+"""Plans made anew from old ones, and checkpoints moved to the shards of another plan: as text and as plain data."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ CURVE_COLUMNS = (
 )  # fmt: skip
 CURVE_HEADINGS = ("may move", "moves", "share", "step", "than first", "gap", "move and\nsteps left", "")
 RESHARDED_SCHEMA = "recsmith/resharded/1"
-MOST_TABLES = 40  # rows: about a screen; tables whose state changed come first
+MOST_TABLES = 40  # rows shown: about a screen; tables whose state changed are listed first
 MEANINGS = {
     "exact": "bit for bit",
     "replicated": "replicated: columns were split, and each part begins with the whole's number of a row",
@@ -33,7 +33,7 @@ MEANINGS = {
 
 
 def replan_report(old: Plan, name: str, found: Replanned | ReplanCurve, output: str | None) -> RenderableType:
-    """What a plan moves and costs, or a row for each limit of a curve. name: the old plan's file."""
+    """What a new plan moves and costs, or a row for each limit of a curve. name: the old plan's file."""
     if isinstance(found, ReplanCurve):
         return _curve_report(old, name, found, output)
     result = found.result
@@ -60,7 +60,7 @@ def _share(found: Replanned) -> str:
 
 
 def point_words(point: CurvePoint) -> str:
-    """A point of a curve in one line."""
+    """A point of a curve in one line: its limit, the step, and the weights that move."""
     limit = f"at most {format_size(point.max_moved_bytes)}"
     if point.replanned is None:
         return f"{limit}: no plan found"
@@ -86,7 +86,7 @@ def _curve_report(old: Plan, name: str, curve: ReplanCurve, output: str | None) 
 
 
 def _pays_words(curve: ReplanCurve, output: str | None) -> str:
-    """Which point is recommended, and why."""
+    """Which point of the curve is recommended, and why."""
     best = curve.best
     link, steps = format_speed(curve.link_bandwidth), counted(curve.steps_left or 0, "step")
     written = f"; written to {output}" if output else ""
@@ -110,7 +110,7 @@ def _curve_row(point: CurvePoint, first_s: float, *, is_best: bool) -> tuple[str
 
 
 def replan_to_raw(found: Replanned | ReplanCurve) -> Raw:
-    """Plain data of a plan and its moves, or of a curve; curves leave the plans themselves out."""
+    """A plan and its moves, or a curve, as plain data; curves omit the plans themselves."""
     if isinstance(found, Replanned):
         rest = {key: value for key, value in encode(found).items() if key != "result"}
         return {"plan": plan_to_raw(found.result.plan), **rest}
@@ -124,7 +124,7 @@ def replan_to_raw(found: Replanned | ReplanCurve) -> Raw:
 
 
 def curve_to_csv(curve: ReplanCurve) -> str:
-    """A line for each point, under the names of the JSON output."""
+    """A CSV line for each point of a curve, with the columns of the JSON output."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CURVE_COLUMNS)
@@ -147,7 +147,7 @@ def _curve_values(curve: ReplanCurve, number: int) -> tuple[object, ...]:
 
 
 def reshard_report(report: Resharded) -> RenderableType:
-    """What was written, what is exact and what is not, and each table."""
+    """Bytes written, which entries are exact and which are not, and each table."""
     states = Counter(state.change for table in report.tables for state in table.states)
     resumed = f" ({format_size(report.resumed_bytes)} by an earlier run)" if report.resumed_bytes else ""
     lines = [
@@ -170,5 +170,5 @@ def _table_row(change: TableChange) -> Sequence[str]:
 
 
 def reshard_to_raw(report: Resharded) -> Raw:
-    """Plain data of schema recsmith/resharded/1."""
+    """A reshard report as plain data, with schema recsmith/resharded/1."""
     return {"schema": RESHARDED_SCHEMA, **encode(report)}

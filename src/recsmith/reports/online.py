@@ -1,4 +1,4 @@
-"""How a stream is best learned: the arms of a replay as lines, as plain data, and as a picture."""
+"""Ways to train on a stream, compared by a replay: its arms as lines, as plain data, and as a plot."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -18,7 +18,7 @@ Curve = Mapping[float, float]
 
 
 def online_lines(result: "OnlineResult") -> list[str]:
-    """A line for each arm: NE of the next period, what it loses to the best arm, its cost, NE of later periods."""
+    """A line for each arm: NE of the next period, loss against the best arm, its cost, and NE of later periods."""
     aheads = list(dict.fromkeys(ahead for row in result.rows for ahead in row.late))
     later = [f"NE {ahead} ahead" for ahead in aheads if ahead != "1"]
     head = ["", "NE of the next", "log loss", "above the best", "cost", *later]
@@ -36,15 +36,15 @@ def online_lines(result: "OnlineResult") -> list[str]:
 
 
 def online_to_raw(result: "OnlineResult") -> Raw:
-    """Everything that a replay found."""
+    """The result of a replay as plain data."""
     return {"schema": ONLINE_SCHEMA, **encode(result)}
 
 
 def online_from_raw(raw: Raw, source: str) -> "OnlineResult":
-    """What a replay found, from its plain data. source: the file, for errors.
+    """The result of a replay, from its plain data. source: the file, for errors.
 
     Raises:
-        CorruptFile: it is none, or is about other arms here than there.
+        CorruptFile: the data is not such a result, or its parts name different arms.
     """
     from recsmith.training.results.arms import OnlineResult
 
@@ -52,7 +52,7 @@ def online_from_raw(raw: Raw, source: str) -> "OnlineResult":
 
 
 def online_picture(result: "OnlineResult") -> str:
-    """An SVG of two panels: NE of each period by the model before it, and NE by how late a model scores."""
+    """An SVG with two panels: NE of each period by the model before it, and NE by how late a model scores."""
     names = [row.name for row in result.rows]
     by_period: dict[str, Curve] = {name: next_by_period(result, name) for name in names}
     late: dict[str, Curve] = {row.name: {float(a): ne for a, ne in row.late.items()} for row in result.rows}
@@ -68,7 +68,7 @@ def online_picture(result: "OnlineResult") -> str:
 
 
 def next_by_period(result: "OnlineResult", name: str) -> Curve:
-    """NE of each period by the model before it, of an arm: its mean over seeds."""
+    """An arm's NE in each period, by the model trained up to the period before; mean over seeds."""
     found: dict[float, list[float]] = {}
     for replay in result.replays:
         for loss in replay.losses if replay.arm == name else ():

@@ -1,4 +1,4 @@
-"""What differs between two plans: as text for people, and as plain data."""
+"""The differences between two plans: as text for people, and as plain data."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from recsmith.reports.layout import add_first, grid, line
 from recsmith.reports.plan_words import is_beneath
 from recsmith.units import format_size, format_time
 
-MOST_CHANGES = 40  # rows: about a screen; the tables that move most come first
-MOST_NAMED = 8  # ranks, and widths, of a placement: a row stays on one line
+MOST_CHANGES = 40  # rows shown: about a screen, tables that move most bytes first
+MOST_NAMED = 8  # ranks, and widths, that a placement lists, so that it fits on one line
 
 
 def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
-    """Which tables two plans place differently, what must move, and what the step costs in each.
+    """Which tables two plans place differently, how many bytes must move, and the step time under each plan.
 
-    before, after: how the plans are called, such as their files.
+    before, after: names of the plans, such as their files.
     """
     ratio = change.after_s / change.before_s - 1 if change.before_s else 0.0
     lines = [
@@ -42,7 +42,7 @@ def _change_row(item: Change) -> Sequence[str]:
 
 
 def placement_words(placement: Placement | None) -> str:
-    """Where a table is: sharding type, the kernel if it is outside device memory, the first ranks, and widths."""
+    """A placement in words: sharding type, kernel if outside device memory, first ranks, and widths; '-' for None."""
     if placement is None:
         return "-"
     more = " …" if len(placement.ranks) > MOST_NAMED else ""
@@ -53,5 +53,5 @@ def placement_words(placement: Placement | None) -> str:
 
 
 def diff_to_raw(change: PlanDiff) -> Raw:
-    """Plain data of a difference between plans."""
+    """A difference between plans as plain data."""
     return encode(change)

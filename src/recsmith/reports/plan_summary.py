@@ -1,4 +1,4 @@
-"""A plan in five lines: what was found and where it is, its step, its bound, what is slowest, how far to trust it."""
+"""A plan in five lines: tables and file, step time, bound, slowest rank, and how far to trust the prediction."""
 
 from rich.console import Group
 
@@ -18,15 +18,16 @@ from recsmith.reports.plan_words import (
 from recsmith.reports.plans import bound_words, model_words, slowest_of, slowest_words, tables_words
 from recsmith.units import format_time, in_one_unit
 
-NEAR, FAR = 0.05, 0.25  # of a gap: plans within the first are as good as any; beyond the second a longer search may pay
-EXACT, ROUGH = 0.15, 0.5  # of an error
-BALANCED, UNEVEN = 0.1, 0.5  # of how much longer than the mean the slowest rank takes
+# gaps: up to the first a plan counts as near the best; above the second a longer search may pay
+NEAR, FAR = 0.05, 0.25
+EXACT, ROUGH = 0.15, 0.5  # relative errors of the predicted step: green up to the first, red above the second
+BALANCED, UNEVEN = 0.1, 0.5  # slowest rank over the mean: green up to the first, red above the second
 
 
 def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ...] = ()) -> Group:
-    """A plan in five lines, and a note for each thing that changes training or makes plans longer.
+    """A plan in five lines, and a note for each thing that changes training or lengthens the step.
 
-    written: the file that holds it, if one does. left_out: what the search did without, in words.
+    written: the file that the plan was written to, if any. left_out: sentences on what the search left out.
     """
     error, slowest = error_of(plan), slowest_of(plan.cost, plan.cost_model)
     kept = f", written to {written}" if written else ""
@@ -49,7 +50,7 @@ def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ..
 
 
 def step_words(plan: Plan, error: PublishedError) -> str:
-    """The predicted step, and between what it lies by the errors that were measured."""
+    """The predicted step time, and its likely range by measured prediction errors."""
     step = f"{with_copies_words(plan, plan.cost.step_s)} predicted"
     if not error.share:
         return f"{step}; how far it may be off is not known"
@@ -58,13 +59,13 @@ def step_words(plan: Plan, error: PublishedError) -> str:
 
 
 def typical_words(plan: Plan, error: PublishedError) -> str:
-    """Between what the step lies where it is off by as much as was measured: 'typically 1.602 to 1.914 ms'."""
+    """The step's likely range, if the prediction errs as much as was measured: 'typically 1.602 to 1.914 ms'."""
     low, high = in_one_unit([format_time(each) for each in error.interval(plan.cost.step_s)])
     return f"typically {low.partition(' ')[0]} to {high}{', perhaps further off' if error.unchecked else ''}"
 
 
 def trust_words(plan: Plan, error: PublishedError) -> str:
-    """How far a prediction may be trusted, and why."""
+    """How large the prediction error is, and why."""
     off = "not checked as a whole" if error.unchecked else f"off by about {error.off}"
     return f"{off}, cost model {model_words(plan.cost_model, plan)}: {error.reasons}"
 

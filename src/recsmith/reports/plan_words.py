@@ -1,4 +1,4 @@
-"""What is worth saying of a plan, a sentence each: on the terminal, on pages and in reports."""
+"""Remarks on a plan, one sentence each, for the terminal, pages and reports."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_size, format_time
 
 FULL_BATCH = f"the fullest of {round(1 / (1 - QUANTILE)):,} batches"
-MOST_NAMED = 8  # towers whose tables are counted
+MOST_NAMED = 8  # towers whose numbers of tables are listed
 
 
 def rest_words(plan: Plan) -> str | None:
-    """What rests in host memory while dense layers work, or that nothing has to; None where nobody asked."""
+    """Which tables wait in host memory during the dense layers, or that none has to; None if nobody asked for stashing."""
     rests = stash_of(plan)
     if rests is None and "stash" in plan.constraints and not plan.cluster.fully_sharded:
         return "nothing rests in host memory, for tables and activations fit beside each other"
@@ -29,7 +29,7 @@ def rest_words(plan: Plan) -> str | None:
 
 
 def with_copies_words(plan: Plan, step_s: float) -> str:
-    """A plan's step with the copies that dense layers do not hide, as one sum; step_s: without these."""
+    """The plan's step time including copies that dense layers do not hide. step_s: seconds without these copies."""
     exposed = exposed_copies_s(plan)
     if not exposed:
         return format_time(step_s)
@@ -40,7 +40,7 @@ def with_copies_words(plan: Plan, step_s: float) -> str:
 
 
 def towers_words(plan: Plan) -> str | None:
-    """How many tables each tower has, and how equally its hosts work; None where the plan has no towers."""
+    """How many tables each tower has, and how far the busiest host is above the mean; None without towers."""
     if not plan.towers:
         return None
     counts = ", ".join(f"{len(tower)}" for tower in plan.towers[:MOST_NAMED])
@@ -49,7 +49,7 @@ def towers_words(plan: Plan) -> str | None:
 
 
 def sync_words(plan: Plan) -> str | None:
-    """What the replicas of a sharding group synchronise, and what it adds to a step; None without replicas."""
+    """Bytes that the replicas of a sharding group synchronise, and the seconds per step; None without replicas."""
     sync = synchronisation_of(plan)
     if sync is None:
         return None
@@ -61,7 +61,7 @@ def sync_words(plan: Plan) -> str | None:
 
 
 def sequences_words(plan: Plan) -> str | None:
-    """What rows of sequence tables take under any plan, and how equal ids are looked up; None if nothing."""
+    """Seconds for the rows of sequence tables under any plan, and how equal ids are looked up; None if that is 0 s."""
     if plan.cost.sequences_s == 0:
         return None
     tables = counted(sum(not table.pooled for table in plan.workload.tables), "sequence table")
@@ -72,19 +72,19 @@ def sequences_words(plan: Plan) -> str | None:
 
 
 def is_beneath(placement: Placement) -> bool:
-    """Whether a table's weights are outside device memory."""
+    """Whether a table's weights are stored outside device memory."""
     return placement.compute_kernel not in DEVICE_KERNELS
 
 
 def beneath_label(plan: Plan) -> str:
-    """Where tables outside device memory are: 'host' or 'disk'."""
+    """Where tables outside device memory are stored: 'host' or 'disk'."""
     return "disk" if any(each.compute_kernel == KEY_VALUE.name for each in plan.placements) else "host"
 
 
 def beneath_words(plan: Plan) -> str | None:
-    """What lives outside device memory, by kernel and share that is cached on the device; None where nothing does.
+    """Tables stored outside device memory, by kernel and cached share; None if there are none.
 
-    Of cached tables, the share of lookups that find their row in the cache, as the access profiles let it expect.
+    Includes the predicted hit rate of the caches, which follows from the access profiles.
     """
     beneath = [placement for placement in plan.placements if is_beneath(placement)]
     if not beneath:
@@ -99,7 +99,7 @@ def beneath_words(plan: Plan) -> str | None:
 
 
 def hit_words(cached: Sequence[CachedTable], plan: Plan) -> str:
-    """The share of the lookups of cached tables that find their row in the cache; '' without such tables."""
+    """The predicted hit rate of the tables that have a cache; '' if there are none."""
     if not cached:
         return ""
     share = hit_share(plan.workload, cached, plan.cluster.world_size)
@@ -107,7 +107,7 @@ def hit_words(cached: Sequence[CachedTable], plan: Plan) -> str:
 
 
 def inexact_words(plan: Plan) -> str | None:
-    """Which tables train differently from the unsharded model, and why; None where none does."""
+    """Which tables train differently from the unsharded model, and why; None if none does."""
     tables = inexact_tables(plan)
     if not tables:
         return None
@@ -119,7 +119,7 @@ def inexact_words(plan: Plan) -> str | None:
 
 
 def wide_text(plan: Plan) -> str | None:
-    """Which tables have pieces so wide that not all of FBGEMM's CUDA kernels take them; None where none has."""
+    """Which tables have pieces too wide for some of FBGEMM's CUDA kernels; None if none has."""
     tables = wide_tables(plan)
     if not tables:
         return None
@@ -131,7 +131,7 @@ def wide_text(plan: Plan) -> str | None:
 
 
 def hot_rows_words(plan: Plan) -> list[str]:
-    """Where hot rows of tables that are split by rows are known or taken to lie, in sentences; none without such."""
+    """Where the hot rows of tables split by rows are, as known or assumed, in sentences; none without such tables."""
     split, made = row_blocks_of(plan), list[str]()
     assumed = [each for each in split if each.known == "scattered"]
     if assumed:
@@ -153,7 +153,7 @@ def hot_rows_words(plan: Plan) -> list[str]:
 
 
 def drawn_words(plan: Plan) -> str | None:
-    """Which batches the memory of tables split by rows has room for; None without such, or in TorchRec's accounting."""
+    """The fullest batch that tables split by rows have memory for; None without such, or in TorchRec's accounting."""
     split = sum(each.kind.blocks(plan.cluster) > 1 for each in plan.placements)
     if not split or plan.constraints.get("memory", "real") != "real":
         return None
@@ -162,7 +162,7 @@ def drawn_words(plan: Plan) -> str | None:
 
 
 def overfull_phase_words(plan: Plan) -> str | None:
-    """Which phase of a plan's step finds no room though all tables do, where dense layers are known; None if all do."""
+    """The phase of a step that exceeds a rank's memory although tables fit; None without one, or without `stash` rules."""
     if "stash" not in plan.constraints or plan.cost.overfull:
         return None
     schedule = step_memory(plan).schedule
@@ -177,13 +177,13 @@ def overfull_phase_words(plan: Plan) -> str | None:
 
 
 def layers_words(plan: Plan) -> str:
-    """What is kept free for layers over histories, which nobody stated; '' without them."""
+    """The estimated memory kept free for layers over histories; '' without such layers, or if the reserve was stated."""
     found = kept_estimate(plan.workload, plan.cluster)
     return f"kept free: {found}" if found and found.positions else ""
 
 
 def overfull_words(cost: StepCost) -> str | None:
-    """Which ranks need more memory than there is, None where none does."""
+    """Which ranks need more memory than they have; None if none does."""
     if not cost.overfull:
         return None
     first, others = cost.overfull[0], len(cost.overfull) - 1

@@ -1,4 +1,4 @@
-"""Plans and their prices: as text for people, and as plain data."""
+"""Plans and their costs: as text for people, and as plain data."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ from recsmith.reports.plan_words import (
 from recsmith.units import counted, format_gap, format_size, format_time
 
 RESULT_SCHEMA = "recsmith/result/1"
-MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
-TABLE_WISE, COLUMN_WISE = "table_wise", "column_wise"  # tables that column_wise does not split lie as under table_wise
-SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
+MOST_DEVICES = 16  # ranks listed one by one (two hosts of eight); of more, only the busiest and the idlest
+TABLE_WISE, COLUMN_WISE = "table_wise", "column_wise"  # equal placements for tables that column_wise does not split
+SHOWN = 6  # rows of the busiest ranks, and of the idlest: together fewer than MOST_DEVICES
 
 
 def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
-    """What a plan does, costs and weighs, with the bound beside the cost and the part that dominates it.
+    """A plan's placements, cost and memory, with the bound next to the cost and the part that dominates the cost.
 
-    run: the search in words, if there was one.
+    run: a description of the search, if there was one.
     """
     lines = [
         line("plan", tables_words(plan)),
@@ -68,18 +68,18 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
 
 def reserve_line(plan: Plan) -> list[line]:
-    """What is kept free of tables by an estimate; none where somebody stated it."""
+    """The estimated reserve as a line; none if the reserve was stated."""
     found = kept_estimate(plan.workload, plan.cluster)
     return [line("reserve", str(found))] if found else []
 
 
 def error_line(found: PublishedError | None) -> list[line]:
-    """The line that stands below a predicted step."""
+    """The line on the prediction error, printed below a predicted step."""
     return [] if found is None else [line("error", str(found))]
 
 
 def tables_words(plan: Plan) -> str:
-    """How many tables lie how on how many devices, in words."""
+    """How many tables are on how many devices, and how they are sharded, in words."""
     types = ", ".join(f"{count:,} {how}" for how, count in Counter(map(_type_words, plan.placements)).most_common())
     tables, weights = counted(len(plan.placements), "table"), format_size(plan.workload.weight_bytes)
     group = " of a sharding group" if plan.cluster.replication else ""
@@ -87,14 +87,14 @@ def tables_words(plan: Plan) -> str:
 
 
 def _type_words(placement: Placement) -> str:
-    """How a table lies: whole, as table_wise is and column_wise without a split, or by which type it is split."""
+    """How a table is sharded: 'whole' for table_wise and column_wise without a split, else how it is split."""
     if placement.sharding_type == COLUMN_WISE:
         return "split by columns" if len(placement.widths) > 1 else "whole"
     return "whole" if placement.sharding_type == TABLE_WISE else placement.sharding_type
 
 
 def bound_words(plan: Plan) -> str:
-    """What is proved of a plan's step, and in a second line for which plans."""
+    """The proven bound of a plan's step and its gap; on a second line, the plans that the bound is valid for."""
     bound, least_s = plan.bound, plan.bound.of_step(plan.cost)
     if not least_s:
         return f"none ({bound.kind})"
@@ -105,13 +105,13 @@ def bound_words(plan: Plan) -> str:
 
 
 def model_words(cost_model: str, plan: Plan) -> str:
-    """A cost model by name; of the mixed one also which prices the kernels of a plan's device and optimizer."""
+    """A cost model by name; for the mixed one, also the model that prices kernels on the plan's device."""
     of_kernels = kernel_model(cost_model, plan)
     return cost_model if of_kernels == cost_model else f"{cost_model}, here {of_kernels}"
 
 
 def kernel_model(cost_model: str, plan: Plan) -> str:
-    """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device and optimizer."""
+    """The cost model that prices a plan's kernels; for the mixed one, it depends on device and optimizers."""
     return (
         kernels_of(plan.cluster.device, *plan.workload.optimizers) if cost_model == DEFAULT_COST_MODEL else cost_model
     )
@@ -119,11 +119,11 @@ def kernel_model(cost_model: str, plan: Plan) -> str:
 
 @record
 class Slowest:
-    """What binds a step: the slowest rank of its longest phase.
+    """The slowest rank of a step's longest phase: it sets the step time.
 
-    step_share: of the step, which the phase takes; None where the step has one phase.
-    part: of the step, which takes most of the rank's time in that phase; part_share: how much of it.
-    over_mean: how much longer the rank takes than the mean rank.
+    step_share: the phase's share of the step; None if the step has only one phase.
+    part: the part of the step that takes most of the rank's time in that phase; part_share: that part's share.
+    over_mean: relative time of the rank over the mean rank's.
     """
 
     rank: int
@@ -134,7 +134,7 @@ class Slowest:
 
 
 def slowest_of(cost: StepCost, cost_model: str) -> Slowest:
-    """The slowest rank of the longest phase; terminal, page and report say the same of it."""
+    """The slowest rank of the longest phase, as terminal, page and report all state it."""
     parts, rule = parts_of(cost), rule_of(cost, cost_model)
     seconds = rule.phase_seconds(parts)  # (F, W)
     phase = int(seconds.max(axis=1).argmax())
@@ -149,19 +149,19 @@ def slowest_of(cost: StepCost, cost_model: str) -> Slowest:
 
 
 def slowest_words(slowest: Slowest) -> str:
-    """The slowest rank in a sentence."""
+    """A sentence on the slowest rank."""
     of_step = "" if slowest.step_share is None else f"for {slowest.step_share:.0%} of the step: "
     mostly = f"mostly {part_words(slowest.part)} ({slowest.part_share:.0%})"
     return f"{of_step}rank {slowest.rank}, {mostly}; {slowest.over_mean:.1%} over the mean rank"
 
 
 def part_words(part: str) -> str:
-    """A part of a step in words: `backward compute` of backward_compute_s."""
+    """A part of a step in words, such as `backward compute` for backward_compute_s."""
     return part.removesuffix("_s").replace("_", " ")
 
 
 def device_grid(cost: StepCost) -> Grid:
-    """Seconds and memory per device; of many devices the busiest and the idlest."""
+    """Seconds and memory per device; with many devices, only the busiest and the idlest."""
     names = ("rank", "fwd compute", "bwd compute", "fwd comm", "bwd comm", "wait", "memory", "capacity", "used")
     made = grid(right=names, optional=("capacity", "wait", "memory"))
     devices = list(cost.per_device)
@@ -190,7 +190,7 @@ def _device_row(device: DeviceCost) -> Sequence[str]:
 
 
 def result_to_raw(result: Result) -> Raw:
-    """Plain data of a result: schema recsmith/result/1."""
+    """A result as plain data, with schema recsmith/result/1."""
     return {
         "schema": RESULT_SCHEMA,
         "elapsed_s": result.elapsed_s,
@@ -204,7 +204,7 @@ def result_to_raw(result: Result) -> Raw:
 
 
 def price_to_raw(plan: Plan) -> Raw:
-    """Cost, bound and gap of a plan, and where a learned cost model extrapolates."""
+    """Cost, bound and gap of a plan as plain data, and where a learned cost model extrapolates."""
     return {
         "cost_model": plan.cost_model,
         "cost": encode(plan.cost),

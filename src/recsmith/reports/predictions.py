@@ -1,4 +1,4 @@
-"""A predicted step: what it takes, what it is made of, and what each rank does; as text, and as plain data."""
+"""A predicted step: its time, what it consists of, and what each rank does; as text, and as plain data."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from recsmith.reports.layout import grid, line
 from recsmith.units import format_time
 
 PREDICTION_SCHEMA = "recsmith/prediction/1"
-MOST_TERMS = 5  # that are shown; all of them stand in the JSON
-MOST_RANKS = 16  # that are shown
+MOST_TERMS = 5  # terms shown in the text; the JSON has all
+MOST_RANKS = 16  # ranks shown in the text; the JSON has all
 
 
 def prediction_report(found: Prediction) -> RenderableType:
-    """The step, its largest terms, and each rank."""
+    """The predicted step, its largest terms, and each rank's times."""
     base = found.unchanged_s
     if base is None:
         lines = [line("step", f"{format_time(found.step_s)}{_beside(found)}")]
@@ -40,7 +40,7 @@ def prediction_report(found: Prediction) -> RenderableType:
 
 
 def _beside(found: Prediction) -> str:
-    """What the step without changes is compared with: the measured one, or its kernels one by one."""
+    """What the step without changes is compared with: the measured step, or the sum of all kernels."""
     if found.measured_s is None:
         return "" if found.unchanged_s else f"; all kernels and collectives one by one: {format_time(found.kernels_s)}"
     off = (found.unchanged_s or found.step_s) / found.measured_s - 1
@@ -48,12 +48,12 @@ def _beside(found: Prediction) -> str:
 
 
 def term_words(name: str) -> str:
-    """A term of a critical path in words."""
+    """A term of the critical path in words."""
     return f"{name}, {WHAT[name]}" if name in WHAT else name.replace("_", " ")
 
 
 def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
-    """Steps of several batch sizes side by side, and what is noted of them."""
+    """Steps for several batch sizes, one row each, and their notes."""
     changed = any(found.unchanged_s is not None for _, found in rows)
     names = ("batch a rank", *(("without changes",) if changed else ()), "step", "samples/s", "active",
              "communication alone", "idle", "largest term")  # fmt: skip
@@ -74,13 +74,13 @@ def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
 
 
 def sweep_to_raw(rows: Sequence[tuple[int, Prediction]]) -> Raw:
-    """Plain data of predictions of several batch sizes: schema recsmith/prediction/1."""
+    """Predictions for several batch sizes as plain data: schema recsmith/prediction/1."""
     found = [{"batch_size": batch, **prediction_to_raw(each)} for batch, each in rows]
     return {"schema": PREDICTION_SCHEMA, "sweep": found}
 
 
 def prediction_to_raw(found: Prediction) -> Raw:
-    """Plain data of a prediction: schema recsmith/prediction/1."""
+    """A prediction as plain data: schema recsmith/prediction/1."""
     return {
         "schema": PREDICTION_SCHEMA,
         "step_s": found.step_s,

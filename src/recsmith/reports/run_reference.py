@@ -1,6 +1,6 @@
-"""Every key of a run with its default and meaning, from the nouns and their docstrings: the one source of it.
+"""Every key of a run file with its default and meaning, from the nouns and their docstrings.
 
-`recsmith schema run` prints it as JSON Schema, and docs/reference/run.md holds it as tables.
+`recsmith schema run` prints them as JSON Schema, and docs/reference/run.md as tables.
 """
 
 import json
@@ -16,7 +16,7 @@ from recsmith.training.run import SCHEMA, Run
 
 
 def run_schema() -> Raw:
-    """JSON Schema of a run file, each key with its default and meaning."""
+    """The JSON Schema of a run file; each key has its default and meaning."""
     made = json_schema(Run)
     for noun, path in nouns().items():
         found = made if noun is Run else made["$defs"][noun.__name__]
@@ -32,12 +32,12 @@ def run_schema() -> Raw:
 
 
 def _name_components(schema: Raw, key: str, names: list[str]) -> None:
-    """Have a key of the run say which components it may name with settings, where it says any mapping.
+    """Let a key of the run accept the settings of its components, where its schema allows any mapping.
 
     A class of the user's has settings of its own.
     """
     if key not in KINDS or key in ("model.arguments", "optimizers.dense"):
-        return  # of a system that is not there; or settings that stand under another key than the name
+        return  # a key of a missing system, or one whose settings are under another key than the component's name
     place = schema
     for part in key.split("."):
         refs = (each.get("$ref", "") for each in (place, place.get("items", {}), *place.get("anyOf", ())))
@@ -52,7 +52,7 @@ def _name_components(schema: Raw, key: str, names: list[str]) -> None:
 
 
 def run_tables() -> str:
-    """The same as tables in Markdown, one for each group of keys."""
+    """The keys of a run file as Markdown tables, one for each group of keys."""
     lines: list[str] = []
     for noun, path in nouns().items():
         lines += [f"**{path or 'Of a run'}**: {_summary(noun)}", "", "| key | default | meaning |", "|---|---|---|"]
@@ -63,7 +63,7 @@ def run_tables() -> str:
 
 
 def _said(noun: Any, path: str) -> dict[str, str]:
-    """What a noun says of each key, and the components of keys that name some. path: keys before these."""
+    """The meaning of each key of a noun, with the components that it can name. path: the keys that lead to the noun."""
     said = meanings(noun)
     for key, named in shipped_schemas().items():
         before, _, name = key.rpartition(".")
@@ -73,7 +73,7 @@ def _said(noun: Any, path: str) -> dict[str, str]:
 
 
 def nouns(noun: Any = Run, path: str = "") -> dict[Any, str]:
-    """A noun and those inside it, each with the keys that lead to it."""
+    """A noun and all nouns inside it, each with the keys that lead to it."""
     found = {noun: path}
     for name, hint in get_type_hints(noun).items():
         for inner, many in _inner(hint):
@@ -83,7 +83,7 @@ def nouns(noun: Any = Run, path: str = "") -> dict[Any, str]:
 
 
 def _inner(hint: Any) -> list[tuple[Any, str]]:
-    """Nouns in a type, each with [] where there are several of them."""
+    """The nouns in a type, each with '[]' if the type holds several of them."""
     if is_dataclass(hint):
         return [(hint, "")]
     many = "[]" if getattr(hint, "__origin__", None) is tuple else ""
@@ -91,7 +91,7 @@ def _inner(hint: Any) -> list[tuple[Any, str]]:
 
 
 def _summary(noun: Any) -> str:
-    """What a docstring says before its first meaning."""
+    """The text of a docstring before its first `name: meaning`."""
     text = " ".join((noun.__doc__ or "").split("\n\n")[0].split())
     first = next(iter(meanings(noun)), "")
     return re.split(rf" (?:[a-z_]+, )*{first}(?:, [a-z_]+)*: ", text)[0] if first else text

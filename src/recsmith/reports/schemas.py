@@ -1,4 +1,4 @@
-"""JSON Schema of every file that RecSmith reads or writes."""
+"""The JSON Schema of every kind of file that RecSmith reads or writes."""
 
 from dataclasses import fields
 from typing import Any, cast
@@ -34,7 +34,7 @@ from recsmith.workloads import workload_schema
 
 
 def schema_of(noun: str) -> Raw:
-    """The schema of the files of a noun: what people write and RecSmith reads first, then what it writes."""
+    """The schema of a kind of file, such as 'plan'."""
     return {
         "workload": workload_schema,
         "cluster": cluster_schema,
@@ -59,14 +59,14 @@ def _constraints() -> Raw:
 
 
 def _noun(schema: str, noun: type) -> Raw:
-    """A file whose fields are those of a noun."""
+    """The schema of a file that has the fields of a noun."""
     made = json_schema(noun)
     properties = {"schema": {"const": schema}, **made["properties"]}
     return {**made, "properties": properties, "required": ["schema", *made.get("required", [])]}
 
 
 def _dataset() -> Raw:
-    """A spec of data: the fields of its format, and transforms with what becomes of samples that have no outcome."""
+    """A data spec: the fields of its format, and transforms with the handling of samples that they fail on."""
     transforms: Raw = json_schema(TransformedSpec)["properties"]
     about_wrong = {name: transforms[name] for name in ("wrong", "max_wrong")}
     formats: list[Raw] = []
@@ -113,7 +113,7 @@ def _plan() -> Raw:
 
 
 def _placements() -> Raw:
-    """Of a plan file, whose ranks may be runs."""
+    """Placements in a plan file, whose ranks may be written as runs."""
     made = json_schema(tuple[Placement, ...])
     fields_of = made["$defs"]["Placement"]["properties"]
     fields_of["ranks"] = {"anyOf": [fields_of["ranks"], {"type": "string", "pattern": RUNS}]}
@@ -121,7 +121,7 @@ def _placements() -> Raw:
 
 
 def _advice() -> Raw:
-    """Advice as it is printed."""
+    """Advice as `recsmith advise --format json` prints it."""
     made = json_schema(Advice)
     more: Raw = {"schema": {"const": ADVICE_SCHEMA}, "verdict": {"type": "string"}, "gain": {"type": "number"}}
     return {**made, "properties": {**more, **made["properties"]}, "required": [*more, *made.get("required", [])]}
@@ -198,7 +198,7 @@ def _explanation() -> Raw:
 
 
 def _step_memory() -> Raw:
-    """Of `recsmith explain --memory`: bytes by phase, kind and rank."""
+    """Output of `recsmith explain --memory`: bytes by phase, kind and rank."""
     size: Raw = {"type": "integer"}
     sizes, texts = json_schema(tuple[int, ...]), json_schema(tuple[str, ...])
     choice = {"type": "object", "required": ["name", "costs", "peak_bytes"], "additionalProperties": False,
@@ -225,7 +225,7 @@ def _step_memory() -> Raw:
 
 
 def _file(schema: str, required: dict[str, Any], optional: dict[str, Any] | None = None) -> Raw:
-    """An object with these fields and no others; `$defs` of the parts move to the top, where references look."""
+    """An object with exactly these fields; `$defs` of its parts are moved to the top, as references need."""
     definitions: Raw = {}
     properties: Raw = {"schema": {"const": schema}, **required, **(optional or {})}
     for part in properties.values():

@@ -1,4 +1,4 @@
-"""Searches for people: the space and its prices, samples, and a page with the picture of price against AUC."""
+"""Architecture searches for people: the space and its prices, samples, and a page that plots AUC over price."""
 
 from collections.abc import Sequence
 from html import escape
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from recsmith.training.results.points import SearchedPoint
 
 SCHEMA = "recsmith/search/1"
-MOST = 12  # tables whose prices are listed
+MOST = 12  # tables whose prices are listed, and choices of a sample
 NANO = 1e9
 
 
 def price_text(space: SearchSpace, price: float) -> str:
-    """A price in its unit."""
+    """A price in the unit of its space: seconds or bytes."""
     return format_time(price) if space.unit == "step" else format_size(round(price))
 
 
 def space_lines(space: SearchSpace) -> list[str]:
-    """Each part with the price of each choice, and what the cheapest sample would bring."""
+    """Each part with the price of each choice, and the price of the cheapest sample."""
     least, count = space.price(space.cheapest), 1
     for part in space.parts:
         count *= len(part.options)
@@ -69,12 +69,12 @@ def _choices_text(space: SearchSpace, picks: tuple[int, ...]) -> str:
 
 
 def found_to_raw(found: "SearchOutcome") -> Raw:
-    """Plain data of what was found."""
+    """The outcome of a search as plain data."""
     return {"schema": SCHEMA, **encode(found)}
 
 
 def point_lines(points: Sequence["SearchedPoint"]) -> list[str]:
-    """A line for each trained variant: its price beside the run's, and AUC with its 95 % interval over seeds."""
+    """A line for each trained variant: its price relative to the run's, and AUC with its 95 % interval over seeds."""
     width, whole = max(len(point.name) for point in points), points[0].price
     return [f"{'':{width}} {'price':>8}  AUC", *(
         f"{point.name:{width}} {point.price / whole:>8.1%}  {point.auc:.4f}"
@@ -84,7 +84,7 @@ def point_lines(points: Sequence["SearchedPoint"]) -> list[str]:
 
 
 def points_picture(space: SearchSpace, points: Sequence["SearchedPoint"]) -> str:
-    """An SVG: price across, AUC up, a line each for the search, uniform widths and the power rule."""
+    """An SVG of AUC (y) over price (x), with a line each for the search, uniform widths and the power rule."""
     from recsmith.training.results.points import CompressionPoint
 
     scale = NANO if space.unit == "step" else 1.0
@@ -100,7 +100,7 @@ def points_picture(space: SearchSpace, points: Sequence["SearchedPoint"]) -> str
 
 
 def search_page(found: "SearchOutcome", points: Sequence["SearchedPoint"]) -> str:
-    """A page that opens without a network: the picture, and the two tables."""
+    """An HTML page that needs no network: the plot, and the tables."""
     tables = "\n".join(f"<pre>{escape(line_block)}</pre>" for line_block in (
         "\n".join(point_lines(points)), "\n".join(found_lines(found)), "\n".join(space_lines(found.space)),
     ))  # fmt: skip

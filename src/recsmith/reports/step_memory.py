@@ -1,4 +1,4 @@
-"""The memory of a step over its time: a table of phases with a picture, what rests, and the same as plain data."""
+"""Memory over the phases of a step: a table with bars, which tables are stashed, and the same as plain data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,17 +16,17 @@ from recsmith.units import counted, format_size, format_time
 
 SCHEMA = "recsmith/step-memory/1"
 NO_BREAK = "\u00a0"
-MOSTLY = 0.5  # of a step, from which on exposed copies are said to be too long
-MOST_NAMED = 4  # tables that rest
-BAR = 10  # characters of a picture's full device
-COLUMNS = 3  # kinds of bytes that have a column of their own, so that 80 characters hold all
+MOSTLY = 0.5  # share of the step from which exposed copies are called too long
+MOST_NAMED = 4  # stashed tables that are named
+BAR = 10  # characters of a bar that stands for the whole device
+COLUMNS = 3  # kinds of bytes with a column of their own; more would not fit into 80 characters
 
 
-Choices = Sequence[tuple[str, str, StepMemory]]  # (what dense layers could do, what it costs, the memory then)
+Choices = Sequence[tuple[str, str, StepMemory]]  # (what the dense layers could do, its cost, the memory then)
 
 
 def step_memory_report(memory: StepMemory, choices: Choices = ()) -> RenderableType:
-    """What the fullest rank holds in each phase, and which phase is fullest on how many ranks."""
+    """What the fullest rank holds in each phase, and which phase is the fullest on how many ranks."""
     plan, schedule = memory.plan, memory.schedule
     rank = schedule.fullest
     peak, room = int(schedule.peak[rank]), int(schedule.capacity[rank])
@@ -46,7 +46,7 @@ def step_memory_report(memory: StepMemory, choices: Choices = ()) -> RenderableT
 
 
 def _choices_grid(memory: StepMemory, choices: Choices) -> Grid:
-    """A row for each thing that dense layers could do: the fullest rank's peak then, what that frees, what it costs."""
+    """A row for each option of the dense layers: the fullest rank's peak then, the bytes freed, and the cost."""
     made = grid(left=("what dense layers could do", "costs"), right=("peak", "frees"))
     peak = int(memory.schedule.peak[memory.schedule.fullest])
     for name, costs, then in choices:
@@ -58,7 +58,7 @@ def _choices_grid(memory: StepMemory, choices: Choices) -> Grid:
 
 
 def _phases_grid(memory: StepMemory, rank: int) -> Grid:
-    """A row a phase: its bytes by the kinds that have most, and a bar as long as its share of the device."""
+    """A row for each phase: bytes by the largest kinds, and a bar for its share of the device."""
     schedule = memory.schedule
     most = schedule.bytes[:, :, rank].max(axis=0)
     used = sorted(sorted(range(len(KINDS)), key=lambda k: -int(most[k]))[:COLUMNS])
@@ -75,7 +75,7 @@ def _phases_grid(memory: StepMemory, rank: int) -> Grid:
 
 
 def _peaks(memory: StepMemory) -> Iterator[RenderableType]:
-    """Which phases are the fullest of ranks, where they differ."""
+    """How many ranks each phase is the fullest of; nothing if it is the same phase on all ranks."""
     phases, counts = np.unique(memory.schedule.totals.argmax(axis=0), return_counts=True)
     if len(phases) > 1:
         told = [f"'{PHASES[p]}' of {counted(int(n), 'rank')}" for p, n in zip(phases, counts, strict=True)]
@@ -83,7 +83,7 @@ def _peaks(memory: StepMemory) -> Iterator[RenderableType]:
 
 
 def stash_words(rests: StashedBytes, plan: Plan) -> str:
-    """Which tables rest while dense layers work, how evenly, and how long copies take."""
+    """Which tables wait in host memory during the dense layers, how evenly over ranks, and how long copies take."""
     names = [each.table for each in plan.placements if each.stash is not None]
     rest, on_cpu = "rests" if len(names) == 1 else "rest", plan.cluster.device.kind == "cpu"
     place = "a file" if on_cpu else "host memory"
@@ -113,7 +113,7 @@ def stash_words(rests: StashedBytes, plan: Plan) -> str:
 
 
 def step_memory_to_raw(memory: StepMemory, choices: Choices = ()) -> Raw:
-    """Plain data: bytes of each phase, kind and rank, peaks, what rests, and what dense layers could do."""
+    """As plain data: bytes by phase, kind and rank, peaks, stashed tables, and options of the dense layers."""
     schedule, rests = memory.schedule, memory.rests
     return {
         "schema": SCHEMA,

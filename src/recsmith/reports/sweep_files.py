@@ -1,4 +1,4 @@
-"""Sweeps as their files say them: points, knees, the fewest devices for a step."""
+"""Sweeps read back from their files: points, knees, and the fewest devices for a step."""
 
 from recsmith._types import noun
 from recsmith.analyses.scaling import Fewest, Fixed, Knee, Point
@@ -21,9 +21,9 @@ class WrittenSweep:
 
 
 def sweep_from_raw(raw: Raw, source: str) -> WrittenSweep:
-    """A sweep of its plain data. source: the file, for errors.
+    """A sweep from its plain data. source: the file, for errors.
 
     Raises:
-        CorruptFile: it is none.
+        CorruptFile: the data is not a sweep.
     """
     return decode(WrittenSweep, check_schema(raw, SWEEP_SCHEMA, source), source)

@@ -1,4 +1,4 @@
-"""Plans that were measured, beside what was predicted of each rank: kernels by themselves, and whole jobs."""
+"""Measured plans compared with the predictions for each rank: kernels by themselves, and whole jobs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,14 +21,15 @@ from recsmith.verifying.verification import (
 )
 
 KERNEL_VERIFICATION_SCHEMA = "recsmith/measured-plans/1"
-UNQUIET = 0.25  # slowest probe of a visit over the fastest - 1, above which a note doubts the machine; not tuned
+# a visit's slowest probe over its fastest - 1, above which a note says that the machine is not quiet; not tuned
+UNQUIET = 0.25
 JOB_VERIFICATION_SCHEMA = "recsmith/verification/1"
 JOB_COLUMNS = ("rank", "forward", "backward", "step", "predicted", "memory", "predicted", "of it base", "ratio")
 SHARED_CORES = "ranks share this machine's cores: times show the order of ranks, not the speed of the plan's devices"
 
 
 def kernel_verification_to_raw(found: KernelVerification) -> dict[str, Any]:
-    """Plain data of measured plans: schema recsmith/measured-plans/1."""
+    """Measured plans as plain data: schema recsmith/measured-plans/1."""
     plans = [
         asdict(plan) | {"error": plan.error} | {name: [asdict(each) | {"error": each.error} for each in of_ranks]
                                                 for name, of_ranks in _of_ranks(plan).items()}
@@ -38,12 +39,12 @@ def kernel_verification_to_raw(found: KernelVerification) -> dict[str, Any]:
 
 
 def _of_ranks(plan: PlanSteps) -> dict[str, Sequence[RankKernels | RankExchange]]:
-    """The fields of a plan that hold one entry for each rank."""
+    """The fields of a plan that have one entry per rank."""
     return {"ranks": plan.ranks, "exchanges": plan.exchanges}
 
 
 def kernel_verification_lines(found: KernelVerification) -> list[str]:
-    """Measured beside predicted: of one plan rank by rank, of several plan by plan with their differences."""
+    """Measured and predicted times: of one plan rank by rank, of several plan by plan with their differences."""
     simulated = found.hardware.startswith("simulated:")
     cut = "" if found.complete else "; the run was interrupted"
     lines = [
@@ -115,7 +116,7 @@ def _rank_row(rank: RankKernels) -> tuple[str, ...]:
 
 
 def _several_plans(found: KernelVerification) -> list[str]:
-    """Plans side by side, each beside the one that was predicted best."""
+    """Plans one per row, each compared with the one that was predicted best."""
     rows = [
         ("plan", "step", "95 % interval", "predicted", "error", "than predicted best"),
         *(_plan_row(found, each) for each in found.plans),
@@ -152,7 +153,7 @@ def verdict(found: KernelVerification) -> str:
 
 
 def job_verification_report(found: JobVerification) -> RenderableType:
-    """Times and memory of each rank, measured and predicted."""
+    """Measured and predicted times and memory of each rank."""
     workload, world = found.plan.workload, found.plan.cluster.job_world_size
     lines = [
         line("ran", f"{found.steps} steps of {workload.batch_size:,} samples on {world} ranks, TorchRec on CPU (gloo)"),
@@ -176,7 +177,7 @@ def _job_row(rank: RankMeasure) -> tuple[str, ...]:
 
 
 def job_verification_to_raw(found: JobVerification) -> Raw:
-    """Plain data of a plan that ran in a TorchRec job: schema recsmith/verification/1."""
+    """A plan that ran in a TorchRec job as plain data: schema recsmith/verification/1."""
     return {
         "schema": JOB_VERIFICATION_SCHEMA,
         "digest": found.plan.digest,

@@ -1,4 +1,4 @@
-"""How a watched run does, and alarms of series: for people, and as plain data."""
+"""The state of a watched run, and alarms in series: for people, and as plain data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,14 +15,14 @@ from recsmith.training.results.watched import WatchedRun
 from recsmith.units import counted
 
 SCHEMA = "recsmith/watch/1"
-TOP = 20  # ids of a feature whose share of lookups is shown
-SHOWN = 20  # alarms, the newest; the log has all
+TOP = 20  # most frequent ids of a feature, whose share of lookups is shown
+SHOWN = 20  # newest alarms that are shown; the log has all
 Sketches = Mapping[str, IdSketch]
 Found = Sequence[tuple[NamedSeries, tuple[Alarm, ...] | str]]
 
 
 def run_report(run: WatchedRun) -> RenderableType:
-    """What alarmed, since when, what was done, and the newest signals."""
+    """The alarms of a run, since when, what was done, and the newest signals."""
     state = "ended" if run.ended else "under way, or was stopped"
     how = "watched as it trains" if run.watched else "not watched; detectors judge the lines of its log"
     parts: list[RenderableType] = [line("run", f"{run.folder}: step {run.step:,}, {state}; {how}")]
@@ -43,12 +43,12 @@ def run_report(run: WatchedRun) -> RenderableType:
 
 
 def run_raw(run: WatchedRun) -> Raw:
-    """The same as plain data."""
+    """The state of a watched run as plain data."""
     return {"schema": SCHEMA, **encode(run)}
 
 
 def _ids(now: Sketches, before: Sketches) -> list[dict[str, Any]]:
-    """What the ids of each feature look like; new: of the ids that are read, against those of the time before."""
+    """Statistics of each feature's ids. `new_share`: distinct ids per lookup that are not in the sketches before."""
     return [
         {
             "feature": name, "lookups": each.lookups, "sketched": each.sketched, "different": round(each.distinct),
@@ -62,7 +62,7 @@ def _ids(now: Sketches, before: Sketches) -> list[dict[str, Any]]:
 
 
 def ids_report(folder: str, step: int, now: Sketches, before: Sketches) -> RenderableType:
-    """The ids of each feature in the steps up to one, by sketches of some of them."""
+    """The ids of each feature up to a step, from sketches of some of the lookups."""
     made = grid(
         left=("feature",),
         right=("lookups", "sketched", "different", "new", f"{TOP} most read", "the most", "median bag", "99th %"),
@@ -77,12 +77,12 @@ def ids_report(folder: str, step: int, now: Sketches, before: Sketches) -> Rende
 
 
 def ids_raw(step: int, now: Sketches, before: Sketches) -> Raw:
-    """The same as plain data."""
+    """Statistics of each feature's ids as plain data."""
     return {"schema": SCHEMA, "step": step, "ids": _ids(now, before)}
 
 
 def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableType:
-    """The alarms of each series of a file. learned: what is said of the detector."""
+    """The alarms in each series of a file. learned: a sentence on the detector."""
     where = "lines of the file tell" if file.place is None else f"column '{file.place}' tells"
     parts: list[RenderableType] = [
         line("file", f"{file.source}: {counted(file.rows, 'row')}; {where} where they are"), line("judged", learned)
@@ -110,7 +110,7 @@ def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableTyp
 
 
 def _without(series: NamedSeries) -> str:
-    """What is said of cells without a value."""
+    """How many cells without a value were left out, and where the first one is."""
     if not series.missing:
         return ""
     first = series.first_missing
@@ -119,7 +119,7 @@ def _without(series: NamedSeries) -> str:
 
 
 def shape_text(shape: AlarmShape, series: NamedSeries, alarm: Alarm) -> str:
-    """What an alarm looks like, in words."""
+    """The shape of an alarm in words."""
     value = alarm.value - shape.season
     off, way = abs(value - shape.usual), "up" if value > shape.usual else "down"
     far = f", {off / shape.deviation:.1f} deviations" if shape.deviation else ""
@@ -138,7 +138,7 @@ def shape_text(shape: AlarmShape, series: NamedSeries, alarm: Alarm) -> str:
 
 
 def series_raw(file: SeriesFile, found: Found) -> Raw:
-    """The same as plain data."""
+    """The series of a file and their alarms as plain data."""
     return {
         "schema": SCHEMA, "place": file.place, "left_out": dict(file.left_out), "disorder": file.disorder,
         "mixed": file.mixed,
