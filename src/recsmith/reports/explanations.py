@@ -255,7 +255,7 @@ def _times(seconds: Sequence[float]) -> tuple[str, ...]:
 
 
 def _alternatives_grid(alternatives: Sequence[Alternative]) -> Grid:
-    """The cheapest alternatives, the present one, and the best of each type; one row for those that differ only in type."""
+    """The cheapest alternatives, the present one, and each type's best; those that differ only in type share a row."""
     made = grid(left=("", "sharding", "columns", "kernel", "ranks"), right=("step", "change"), optional=("kernel",))
     rows = [list(same) for _, same in groupby(alternatives, key=_all_but_type)]
     shown: set[str] = set()

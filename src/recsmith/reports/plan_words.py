@@ -21,7 +21,7 @@ MOST_NAMED = 8  # towers whose numbers of tables are listed
 
 
 def rest_words(plan: Plan) -> str | None:
-    """Which tables wait in host memory during the dense layers, or that none has to; None if nobody asked for stashing."""
+    """Which tables wait in host memory during the dense layers, or that none has to; None if nobody asked for this."""
     rests = stash_of(plan)
     if rests is None and "stash" in plan.constraints and not plan.cluster.fully_sharded:
         return "nothing rests in host memory, for tables and activations fit beside each other"
@@ -162,7 +162,7 @@ def drawn_words(plan: Plan) -> str | None:
 
 
 def overfull_phase_words(plan: Plan) -> str | None:
-    """The phase of a step that exceeds a rank's memory although tables fit; None without one, or without `stash` rules."""
+    """The phase of a step that exceeds a rank's memory although tables fit; None without one, or without `stash`."""
     if "stash" not in plan.constraints or plan.cost.overfull:
         return None
     schedule = step_memory(plan).schedule
@@ -177,7 +177,7 @@ def overfull_phase_words(plan: Plan) -> str | None:
 
 
 def layers_words(plan: Plan) -> str:
-    """The estimated memory kept free for layers over histories; '' without such layers, or if the reserve was stated."""
+    """The estimated memory kept free for layers over histories; '' without such layers or if the reserve was stated."""
     found = kept_estimate(plan.workload, plan.cluster)
     return f"kept free: {found}" if found and found.positions else ""
 

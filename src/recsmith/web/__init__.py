@@ -1,1 +1,1 @@
-"""What is looked at in a browser: the report of a plan, and the page that `recsmith serve` shows."""
+"""Pages for a browser: the report of a plan, and the page of `recsmith serve`."""

@@ -1,8 +1,8 @@
 """The report of a plan: one HTML file that opens without a network, in any browser of today.
 
-The page's scripts and style (src/recsmith/web/static, built from web/) stand in the file, and so does what it
-shows, as JSON. A strict Content-Security-Policy names both by their digests, so that nothing else runs, whatever the
-plan's names hold; and nothing is loaded from anywhere.
+The file contains the page's scripts and style (src/recsmith/web/static, built from web/), and its data as JSON. A
+strict Content-Security-Policy names the script and the style by their digests, so nothing else runs, whatever the
+plan's names contain; and nothing is loaded from anywhere.
 """
 
 import base64
@@ -26,7 +26,7 @@ from recsmith.units import counted, format_gap, format_size, format_time
 from recsmith.web.report_data import ReportData, report_data
 
 BEGINNING = "<!doctype html>\n<!-- recsmith/report/1 -->\n"
-REPORT_FILE = rb"<!doctype html>\n<!-- recsmith/report/"  # what `-o` may overwrite
+REPORT_FILE = rb"<!doctype html>\n<!-- recsmith/report/"  # how files begin that `-o` may overwrite
 PAGE = """<html lang="en">
 <head>
 <meta charset="utf-8">
@@ -60,11 +60,11 @@ def report(
 
     plan: a Plan, or its file. against: another plan for the same tables; the report then shows what changed from it.
     advice: whether it also says which changes pay, which takes as long as `recsmith advise`. capacity: a file of
-    `recsmith data capacity --format json`; the report then says what the rows of its tables serve.
+    `recsmith data capacity --format json`; the report then says how many lookups the rows of each table serve.
 
     Raises:
         UsageError: a file cannot be read or written, or the other plan is of other tables; CorruptFile or PlanMismatch
-            where a file holds no plan. Nothing is written then.
+            if a file holds no plan. Nothing is written then.
     """
     write_text(source_text(target, "an output"), report_html(plan, against=against, advice=advice, capacity=capacity))
 
@@ -77,7 +77,7 @@ def report_html(
     capacity: Source | None = None,
     on_switch: Callable[[str], object] | None = None,
 ) -> str:
-    """The same as text. on_switch: hears the name of each change before it is priced."""
+    """The report of a plan as text. on_switch: called with the name of each change before it is priced."""
     shown, other = load_priced(plan), None if against is None else load_priced(against)
     told = told_advice(advise_plan(shown, on_switch)) if advice else None
     data = report_data(shown, _name_of(plan), other, _name_of(against), told)
@@ -88,12 +88,12 @@ def report_html(
 
 
 def _name_of(plan: Plan | Source | None) -> str:
-    """What to call a plan: its file's name, where it comes from a file."""
+    """The name of a plan's file; '' if the plan is not from a file."""
     return Path(plan).name if isinstance(plan, str | os.PathLike) and plan != "-" else ""
 
 
 def html_of(shown: ReportData) -> str:
-    """The page of a report's data."""
+    """The HTML page for the data of a report."""
     static = files("recsmith.web") / "static"
     names = ("app/charts.js", "report/report.js", "report/report.css", "LICENSES.txt")
     charts, report, style, licences = ((static / name).read_text("utf-8") for name in names)
@@ -106,7 +106,7 @@ def html_of(shown: ReportData) -> str:
 
 
 def sentence_of(shown: ReportData) -> str:
-    """The plan in a sentence, for those who see no charts."""
+    """The plan in a sentence, for readers who see no charts."""
     work, plan = shown.workload, shown.plan
     best = "" if plan.gap is None else f", at most {format_gap(plan.gap)} above the best"
     tables, size = counted(work.tables, "table"), format_size(work.weight_bytes)
@@ -114,7 +114,7 @@ def sentence_of(shown: ReportData) -> str:
 
 
 def _data_block(shown: ReportData) -> str:
-    """JSON that may stand in a script element: no sign of it can end the element or begin a comment."""
+    """JSON for a script element: escaped, so that no character in it can end the element or begin a comment."""
     text = json.dumps(encode(shown), separators=(",", ":"), allow_nan=False)
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 

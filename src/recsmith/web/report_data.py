@@ -1,7 +1,8 @@
 """What the report of a plan shows, as plain data; web/src/data.ts names the same fields for the page.
 
-Seconds and bytes; the page chooses units. Costs are the plan's own. What binds the step, how much it hangs on the
-pooling factors, what fills the memory and what differs between plans come from the rooms that know them.
+Times are in seconds and sizes in bytes; the page chooses units. Costs are the plan's own. The slowest rank, the
+sensitivity to pooling factors, the parts of the memory and the differences between plans come from analyses/,
+problems/ and plans/.
 """
 
 import math
@@ -42,15 +43,15 @@ from recsmith.reports.plans import model_words
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/report/1"
-MOST_TABLES = 8  # of a phase, the dearest first
-DIGITS = 6  # significant, of seconds and ids of single tables
+MOST_TABLES = 8  # costliest tables of a phase that are shown
+DIGITS = 6  # significant digits of seconds and ids of single tables
 
 
 @noun
 class ShownPiece:
     """Columns [a, b) of a table and the ranks that hold them, as runs (first rank, number of ranks).
 
-    block: rows of each rank's block, the first rank's first; None where every rank holds all rows.
+    block: number of rows of each rank's block, in the order of the ranks; None if every rank holds all rows.
     """
 
     columns: tuple[int, int]
@@ -60,10 +61,10 @@ class ShownPiece:
 
 @noun
 class ShownTable:
-    """A table and where it is.
+    """A table and where it is placed.
 
-    ids: that the batch of one device looks up in a step. seconds: by which the rank that pays most for the table were
-    faster without it. tower: its number, where the plan has towers.
+    ids: lookups of one device's batch per step. seconds: by how much the rank that spends most on the table would be
+    faster without it. tower: number of its tower, if the plan has towers.
     """
 
     name: str
@@ -80,7 +81,7 @@ class ShownTable:
 
 @noun
 class ShownMemory:
-    """Bytes of each part that a device holds, in the order of `ReportData.memory_parts`, and what it could hold."""
+    """Bytes that a device holds, by part in the order of `ReportData.memory_parts`, and its capacity in bytes."""
 
     rank: int
     bytes: tuple[int, ...]
@@ -89,7 +90,7 @@ class ShownMemory:
 
 @noun
 class ShownChange:
-    """A table that two plans place differently, both placements in words."""
+    """A table that two plans place differently, with both placements in words."""
 
     table: str
     before: str
@@ -99,11 +100,11 @@ class ShownChange:
 
 @noun
 class ShownPlan:
-    """What a plan costs, and where it comes from.
+    """What a plan costs, and how it was made.
 
-    name: the file of the plan, or what else it is called. sequences_s: of total_s, what every device takes under
-    any plan for rows of sequence tables. bound: of total_s. notes: what a reader should know besides, in sentences.
-    typically: between what the step lies by measured errors, in words.
+    name: the file of the plan, or another name for it. sequences_s: the part of total_s that every device spends under
+    any plan on rows of sequence tables. bound: of total_s. notes: what a reader should know besides, in sentences.
+    typically: the range of the step time by measured errors, in words.
     """
 
     name: str
@@ -122,7 +123,7 @@ class ShownPlan:
 
 @noun
 class ShownWorkload:
-    """The problem in a few words."""
+    """The size of the problem: tables, bytes and batch."""
 
     name: str
     digest: str
@@ -134,9 +135,9 @@ class ShownWorkload:
 
 @noun
 class ShownDifference:
-    """From another plan to the one that is shown: tables that differ, those that move most first.
+    """The difference from another plan to the one shown; tables that move most bytes are first.
 
-    other_problem: how the plans solve different problems, in sentences; their costs then do not compare.
+    other_problem: how the plans solve different problems, in sentences; their costs then cannot be compared.
     """
 
     other: ShownPlan
@@ -150,9 +151,9 @@ class ShownDifference:
 class ReportData:
     """All that the report of a plan shows; `encode` makes it JSON of schema recsmith/report/1.
 
-    phases: of the step, in their order: the rank that each waits for. memory: per device. constraints: what the plan
-    had to keep, as the plan file has it. made_by: the version of RecSmith that wrote the report. caches: of tables
-    outside device memory, where there are any. advice: which changes pay, where that was asked.
+    phases: phases of the step, in their order, each with its slowest rank. memory: per device. constraints: what the
+    plan had to keep, as the plan file has it. made_by: the version of RecSmith that wrote the report. caches: hit rates
+    of tables outside device memory, if there are any. advice: which changes pay, if that was asked.
     """
 
     schema: str
@@ -172,9 +173,9 @@ class ReportData:
 def report_data(
     plan: Plan, name: str = "", against: Plan | None = None, other_name: str = "", advice: ToldAdvice | None = None
 ) -> ReportData:
-    """What the report of a plan shows, alone or with its difference from another plan for the same tables.
+    """The data of a plan's report, alone or with the difference from another plan for the same tables.
 
-    name, other_name: what the plans are called, such as their files.
+    name, other_name: names of the plans, such as their files.
 
     Raises:
         UsageError: the other plan is of other tables.
@@ -210,13 +211,13 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 
 
 def typically(plan: Plan) -> str:
-    """Between what the step lies, as terminal says it; nothing where errors of its parts are not known."""
+    """The range of the step time by measured errors, as the terminal prints it; '' if the errors are unknown."""
     error = error_of(plan)
     return typical_words(plan, error) if error.share else ""
 
 
 def notes_of(plan: Plan) -> Iterator[str]:
-    """What a reader should know besides the figures; the terminal, the page and the report say the same."""
+    """What a reader should know besides the figures: the same sentences on the terminal, the page and in the report."""
     towers, drawn = towers_words(plan), drawn_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), sequences_words(plan),
              drawn, dynamic_words(plan), beneath_words(plan), inexact_words(plan), wide_text(plan),
@@ -238,7 +239,7 @@ def _workload(plan: Plan) -> ShownWorkload:
 
 
 def _shortened(phase: Phase) -> Phase:
-    """The phase with its dearest tables only."""
+    """The phase with only its MOST_TABLES costliest tables."""
     dearest = tuple(share for share in phase.tables if share.seconds > 0)[:MOST_TABLES]
     return Phase(rank=phase.rank, seconds=phase.seconds, mean_s=phase.mean_s, parts=phase.parts, tables=dearest)
 
@@ -276,7 +277,7 @@ def _pieces(plan: Plan, table: Table, placement: Placement) -> Iterator[ShownPie
 
 @lru_cache(maxsize=4096)
 def _runs(ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Ranks in their order as runs of neighbours: (first rank, number of ranks)."""
+    """Ranks, in their order, as runs of consecutive ones: (first rank, number of ranks)."""
     runs: list[tuple[int, int]] = []
     for rank in ranks:
         if runs and rank == sum(runs[-1]):
@@ -287,12 +288,12 @@ def _runs(ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def _rounded(value: float) -> float:
-    """A number to as many digits as a reader takes in, which keeps the file small."""
+    """A number rounded to DIGITS significant digits, which keeps the file small; 0.0 if it is not finite."""
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else 0.0
 
 
 def _difference(plan: Plan, against: Plan, other_name: str) -> ShownDifference:
-    """From the other plan to this one."""
+    """The difference from the other plan to this one."""
     _check_same_tables(plan, against)
     found = diff(against, plan)
     ordered = sorted(found.changes, key=lambda change: (-change.moved_bytes, change.table))
@@ -310,7 +311,7 @@ def _difference(plan: Plan, against: Plan, other_name: str) -> ShownDifference:
 
 
 def _check_same_tables(plan: Plan, against: Plan) -> None:
-    """Refuse plans of different workloads, whose difference would say nothing."""
+    """Raise UsageError for plans of different workloads, which cannot be compared."""
     mine, theirs = ({table.name: table for table in each.workload.tables} for each in (plan, against))
     shapes = sum(not is_same_table(mine[name], theirs[name]) for name in mine.keys() & theirs.keys())
     if shapes or mine.keys() != theirs.keys():

@@ -1,4 +1,4 @@
-"""The bodies of answers: what OpenAPI describes, field by field. Bytes and seconds throughout."""
+"""The bodies of answers, as OpenAPI describes them field by field, in bytes and seconds throughout."""
 
 from typing import Any, Literal
 
@@ -18,14 +18,14 @@ EventKind = Literal["queued", "started", "bound", "improved", "done", "failed", 
 
 @record
 class Refusal:
-    """Why something was refused, in one sentence."""
+    """Why a request was refused, in one sentence."""
 
     error: str
 
 
 @record
 class NamedChoice:
-    """A planner or cost model that can be asked for: what it does, and what it needs besides RecSmith."""
+    """A planner or cost model that can be requested: what it does, and what it needs besides RecSmith."""
 
     name: str
     about: str
@@ -34,10 +34,10 @@ class NamedChoice:
 
 @record
 class WorkloadSummary:
-    """A workload that can be planned: a built-in one, or one that is kept here. id: what a search names.
+    """A workload that can be planned: a built-in one, or one kept here. id: how a search request names it.
 
-    data_types: of its tables, the most frequent first. numbered: tables whose names had twins, and carry numbers now.
-    assumed: fields that its file did not tell, and that may be changed.
+    data_types: data types of its tables, the most frequent first. numbered: tables whose names occurred twice and now
+    have numbers. assumed: fields that its file did not state, and that may be changed.
     """
 
     id: str
@@ -53,9 +53,9 @@ class WorkloadSummary:
 
 @record
 class ClusterSummary:
-    """A cluster that can be planned for: a device of the catalogue, or one that is kept here. id: what a search names.
+    """A cluster that can be planned for: a device of the catalogue, or a cluster kept here. id: its name in requests.
 
-    Of the catalogue, the id is the device alone; `<id>:<per host>x<hosts>` names more devices.
+    For the catalogue, the id is the device alone; `<id>:<per host>x<hosts>` names more devices.
     """
 
     id: str
@@ -71,7 +71,7 @@ class ClusterSummary:
 
 @record
 class LimitsOfServer:
-    """How much a client may ask for."""
+    """The limits on what a client may request."""
 
     upload_bytes: int
     most_tables: int
@@ -82,9 +82,9 @@ class LimitsOfServer:
 
 @record
 class Choices:
-    """What there is to choose from. folder: where plans lie; null where they are kept in memory.
+    """All choices of the page. folder: where plans are kept; null if they are kept in memory.
 
-    read_only: whether the address that was opened lets nothing be changed.
+    read_only: whether the address that was opened allows no changes.
     """
 
     version: str
@@ -103,10 +103,10 @@ class Choices:
 
 @record
 class PlanSummary:
-    """A plan that is kept here. origin: where it comes from, in words. gap: None where nothing bounds it.
+    """A plan that is kept here. origin: where it comes from, in words. gap: None if nothing bounds it.
 
-    parent: id of the plan that it was made from. made: seconds since 1970. unwritten: why its folder does not hold it
-    yet; empty where it does.
+    parent: id of the plan that it was made from. made: seconds since 1970. unwritten: why it is not yet written to its
+    folder; empty if it is.
     """
 
     id: str
@@ -139,7 +139,7 @@ class PlanSummary:
 
 @record
 class StreamSummary:
-    """How a stream is best learned, as `recsmith bench online` found it. chosen: the arm that pays."""
+    """Ways to train on a stream, as `recsmith bench online` compared them. chosen: the arm that pays."""
 
     id: str
     name: str
@@ -150,7 +150,7 @@ class StreamSummary:
 
 @record
 class ArmCurve:
-    """NE of each period by the model before it, of an arm: (period, its mean over seeds)."""
+    """An arm's NE in each period, scored by the model trained before it: (period, mean over seeds)."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -158,7 +158,7 @@ class ArmCurve:
 
 @record
 class StreamView:
-    """A stream to look at: its arms in figures and curves, and why one of them pays."""
+    """A stream in detail: its arms in figures and curves, and why one of them pays."""
 
     summary: StreamSummary
     because: str
@@ -178,7 +178,7 @@ class SweepSummary:
 
 @record
 class SweepView:
-    """A sweep to look at: its points, and in words where more devices stop to pay, and the fewest for a step."""
+    """A sweep in detail: its points and, in words, its knees and the fewest devices for a step."""
 
     summary: SweepSummary
     planner: str
@@ -193,7 +193,7 @@ class SweepView:
 
 @record
 class RunSummary:
-    """A training run whose folder is shown. step: the newest; written: when its log was, in seconds of Unix time."""
+    """A training run whose folder is shown. step: the newest. written: time of the log's last change, in Unix time."""
 
     id: str
     name: str
@@ -205,7 +205,7 @@ class RunSummary:
 
 @record
 class RunPlan:
-    """The plan that a run trains under, and what its embeddings were predicted to take. bound_s: null without one."""
+    """The plan that a run trains under, and the predicted step of its embeddings. bound_s: null without a bound."""
 
     digest: str
     cluster: str
@@ -222,7 +222,7 @@ class RunPlan:
 
 @record
 class MeasuredStep:
-    """Means of the newest lines of training: seconds of a whole step, dense layers included, and of its parts."""
+    """Means over the newest log lines of training: seconds of a whole step with dense layers, and of its parts."""
 
     lines: int
     step_s: float
@@ -234,7 +234,7 @@ class MeasuredStep:
 
 @record
 class RunCurve:
-    """Numbers of a log by step, such as `train logloss`; of long runs, one of several lines."""
+    """Values in a log by step, such as `train logloss`; for long runs only one of several lines."""
 
     name: str
     points: tuple[tuple[int, float], ...]
@@ -242,11 +242,11 @@ class RunCurve:
 
 @record
 class RunView:
-    """A training run to look at while it trains. trouble: why its plan is not shown. damaged: lines that say nothing.
+    """A training run in detail, while it trains. trouble: why its plan is not shown. damaged: unreadable log lines.
 
-    predicted_s: of a whole step, as the job told it at its start; null on GPUs.
+    predicted_s: predicted seconds of a whole step, as the job logged them at its start; null on GPUs.
 
-    more: whether the log has more than was read by now, which the next look reads.
+    more: whether the log has more lines than were read so far, which the next request reads.
     """
 
     summary: RunSummary
@@ -264,7 +264,7 @@ class RunView:
 class RunningSummary:
     """The plan that a job runs today, as TorchRec writes it: it has no cost before its tables and devices are named.
 
-    devices: how many ranks it names at least.
+    devices: the least number of ranks that it can have.
     """
 
     id: str
@@ -275,9 +275,9 @@ class RunningSummary:
 
 @record
 class Opened:
-    """What a file held, which is kept here now; constraints are given back instead, for the page keeps them.
+    """What a file held, which is now kept here; constraints are returned instead, because the page keeps them.
 
-    notes: what to know of how it was read, in sentences. A log holds a running plan besides its workload.
+    notes: what to know about how it was read, in sentences. A log holds a running plan in addition to its workload.
     """
 
     kind: Literal["workload", "cluster", "plan", "constraints", "stream", "sweep", "running"]
@@ -302,7 +302,7 @@ class DeletedPlan:
 
 @record
 class UnreadFile:
-    """A file of the folder that looks like a plan and cannot be read, and why."""
+    """A file in the folder that looks like a plan and cannot be read, and why."""
 
     file: str
     why: str
@@ -310,7 +310,7 @@ class UnreadFile:
 
 @record
 class Shelves:
-    """What is kept here: plans of the folder, or of this client where there is none, and what this client opened."""
+    """Everything kept here: plans of the folder (without one, of this client), and what this client opened."""
 
     workloads: tuple[WorkloadSummary, ...]
     clusters: tuple[ClusterSummary, ...]
@@ -324,12 +324,12 @@ class Shelves:
 
 @record
 class PlanView:
-    """A plan to look at: its summary, its cluster, what it must keep, and its placements with rows and columns.
+    """A plan in detail: its summary, cluster and constraints, and its placements with rows and columns.
 
-    draft: changes by hand that wait at it. question: what its search was asked for, where it has one.
-    notes: what to know besides, in the sentences of terminal and report. typically: between what the step lies by
+    draft: changes by hand that are not kept as a plan yet. question: the request of its search, if it has one.
+    notes: what to know besides, in the sentences of terminal and report. typically: the range of the step time by
     measured errors, in words. valid_for: the space of the bound in words.
-    devices_per_host: of the cluster's device, where it is one of the catalogue.
+    devices_per_host: devices of a host, if the cluster's device is in the catalogue.
     """
 
     summary: PlanSummary
@@ -349,7 +349,7 @@ class PlanView:
 class PricedEdit:
     """What a changed plan costs: cost and memory of every device. overfull: ranks that need more than they have.
 
-    bound_s: None where nothing bounds it. broken: what the plan breaks, in sentences; placements: of the moved tables.
+    bound_s: None if nothing bounds it. broken: rules that the plan breaks, in sentences. placements: of moved tables.
     """
 
     cost: StepCost
@@ -363,16 +363,16 @@ class PricedEdit:
 
 @record
 class TableSeconds:
-    """Seconds by which the device that pays most for each table were faster without it, by the tables' names."""
+    """For each table name, by how many seconds the device that spends most on the table would be faster without it."""
 
     seconds: dict[str, float]
 
 
 @record
 class TableAlone:
-    """What a table costs the step of a plan: the step without it, and its best other place while all others stay.
+    """What a table costs the step of a plan: the step without it, and its best other placement if all others stay.
 
-    other, other_s: that place in words and its step; null where no other finds room.
+    other, other_s: that placement in words and its step; null if no other placement fits.
     """
 
     table: str
@@ -402,7 +402,7 @@ class SearchStates:
 
 @record
 class Fix:
-    """A change of an impossible problem that may help: in words, and what to change in the request of the search."""
+    """A change of an infeasible problem that may help: in words, and the fields to change in the search request."""
 
     text: str
     changes: ProblemChanges | None = None
@@ -411,10 +411,10 @@ class Fix:
 
 @record
 class SearchEvent:
-    """One event of a search: `id`, `event` and `data` of a server-sent event; data is this object.
+    """One event of a search: `id`, `event` and `data` of a server-sent event; `data` is this object.
 
-    elapsed_s: since the search started. total_s: of the best plan so far. bound_s: no plan costs less. fixes: what may
-    help where no plan exists.
+    elapsed_s: since the search started. total_s: of the best plan so far. bound_s: no plan costs less. fixes: changes
+    that may help if no plan exists.
     """
 
     seq: int
@@ -430,7 +430,7 @@ class SearchEvent:
 
 @record
 class PlacedOtherwise:
-    """A table that two plans place differently, in words."""
+    """A table that two plans place differently, with both placements in words."""
 
     table: str
     before: str | None
@@ -440,9 +440,9 @@ class PlacedOtherwise:
 
 @record
 class SideBySide:
-    """Plans side by side, the first one being what the others are compared with.
+    """Plans side by side; the others are compared with the first one.
 
-    settings: what they were asked for and do not share, by name: a text for each plan.
+    settings: settings in which their requests differ, by name: a text for each plan.
     """
 
     plans: tuple[PlanSummary, ...]
@@ -454,7 +454,7 @@ class SideBySide:
 class PlanDifference:
     """What changed from the first plan to another: tables, bytes to move, and how their problems differ.
 
-    changes: of the `changed` tables those that are listed, at most 500.
+    changes: the first of the `changed` tables, at most 500.
     """
 
     plan: str

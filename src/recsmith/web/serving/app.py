@@ -1,4 +1,4 @@
-"""The application: routes of the operations and of the page's files, around them the guard."""
+"""The ASGI application: routes of the operations and of the page's files, wrapped in the guard."""
 
 import asyncio
 import functools
@@ -42,13 +42,13 @@ NO_PAGE = b"<!doctype html><title>RecSmith</title><p>This installation has no pa
 
 
 def make_server(settings: Settings) -> Server:
-    """All that lives as long as the server; plans are those of its folder, or each client's own."""
+    """The objects that live as long as the server; plans are in its folder, or in memory for each client."""
     runs = RunFolders(settings.runs, settings.folder)
     return Server(settings, Sessions(settings, plans_of(settings)), Searches(settings), Benches(settings.warm), runs)
 
 
 def plans_of(settings: Settings) -> Callable[[], KeptPlans]:
-    """What keeps the plans of a new session."""
+    """A function that returns the store of plans for a new session."""
     if settings.folder is None:
         return lambda: PlanShelf(settings.kept_plans, plan_summary)
     folder = PlanFolder(Path(settings.folder), settings, plan_summary)
@@ -65,7 +65,7 @@ def make_app(server: Server) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await server.searches.warm_up()
-        ahead = asyncio.create_task(server.work(choices, server.settings))  # the first page needs not wait for it
+        ahead = asyncio.create_task(server.work(choices, server.settings))  # the first page need not wait for it
         yield
         await ahead
         await server.searches.close()
@@ -75,7 +75,7 @@ def make_app(server: Server) -> ASGIApp:
 
 
 def _endpoint(operation: Operation, server: Server) -> Endpoint:
-    """What answers an operation's requests."""
+    """The endpoint that answers the requests of an operation."""
     settings = server.settings
     most_bytes = settings.upload_bytes if operation.body == "file" else settings.body_bytes
 
@@ -101,7 +101,7 @@ def _answer(answer: Any, operation: Operation) -> Response:
 
 
 def dumped(answer: object) -> str:
-    """JSON of an answer, every field written out, control characters escaped."""
+    """An answer as JSON, with every field, and control characters escaped."""
     return printable_json(adapter(type(answer)).dump_json(answer).decode())
 
 
@@ -111,7 +111,7 @@ async def _stream(events: Events) -> AsyncIterator[str]:
 
 
 def _sent(event: SearchEvent | None) -> str:
-    """A server-sent event; a comment where there is nothing to say."""
+    """A server-sent event as text; a comment for None, which keeps the connection alive."""
     return ":\n\n" if event is None else f"id: {event.seq}\nevent: {event.kind}\ndata: {dumped(event)}\n\n"
 
 
@@ -138,7 +138,7 @@ async def _not_found(_: Request, error: HTTPException) -> Response:
 
 @cache
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Bytes and media type of every file of the page, by its address."""
+    """(bytes, media type) of every file of the page, by its address."""
     folder = resources.files("recsmith.web") / "static" / "app"
     found = {f"/{name}": (file.read_bytes(), _kind(name)) for name, file in _files(folder)}
     index = found.pop(f"/{INDEX}", (NO_PAGE, "text/html"))

@@ -1,4 +1,4 @@
-"""What a request names: workloads, clusters and rules, from built-in names, ids of what is kept, and plans."""
+"""Finds what a request names: workloads, clusters and rules, by built-in names, ids of kept objects, and plans."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ LONGEST_NAME = 60  # characters of an unknown name that an error shows
 
 
 def workload_of(name: str, session: Session) -> Workload:
-    """The workload of a built-in name or of an id; UsageError for another name, Refused (404) for an unknown id."""
+    """The workload of a built-in name or an id; UsageError for any other name, Refused (404) for an unknown id."""
     if name in builtins():
         return load_workload(name)
     if name.startswith("workload-"):
@@ -28,7 +28,7 @@ def workload_of(name: str, session: Session) -> Workload:
 
 
 def cluster_of(name: str, session: Session) -> Cluster:
-    """The cluster of a catalogue's name or of an id; errors as workload_of."""
+    """The cluster of a catalogue name or an id; errors as in workload_of."""
     if name.startswith("cluster-"):
         return session.clusters.get(name)
     named = named_cluster(name)
@@ -39,7 +39,7 @@ def cluster_of(name: str, session: Session) -> Cluster:
 
 
 def changed(workload: Workload, cluster: Cluster, changes: ProblemChanges | None) -> tuple[Workload, Cluster]:
-    """The two with the changes that are asked for; UsageError where one breaks a rule."""
+    """The workload and the cluster with the requested changes; UsageError if one breaks a rule."""
     if changes is None:
         return workload, cluster
     before, workload = workload, load_workload(workload, batch_size=changes.batch_size, optimizer=changes.optimizer)
@@ -60,7 +60,7 @@ def _given(changes: ProblemChanges, *names: str) -> dict[str, Any]:
 
 
 def limits_of(rules: ConstraintsBody | None, space: Space | None) -> tuple[Space, Constraints]:
-    """The space and the constraints that are asked for; the default ones where nothing is said."""
+    """The space and constraints of a request, or the default ones if it has none."""
     if rules is None:
         return space or Space(), Constraints()
     return space or Space(), Constraints(
@@ -70,13 +70,13 @@ def limits_of(rules: ConstraintsBody | None, space: Space | None) -> tuple[Space
 
 
 def limits_of_plan(plan: Plan, rules: ConstraintsBody | None, space: Space | None) -> tuple[Space, Constraints]:
-    """The space and the constraints of a plan, where nothing else is said."""
+    """The space and constraints of a request, or those of the plan if it has none."""
     own_space, own = constraints_from_raw(plan.constraints, "plan")
     return space or own_space, own if rules is None else limits_of(rules, None)[1]
 
 
 def rules_of(constraints: Constraints) -> ConstraintsBody:
-    """Constraints as the page keeps and sends them."""
+    """Constraints in the form that the page keeps and sends."""
     return ConstraintsBody(
         rules=constraints.rules, together=constraints.together, apart=constraints.apart, per_rank=constraints.per_rank,
         memory=constraints.memory, keep_exact=constraints.keep_exact,

@@ -18,9 +18,9 @@ from recsmith.web.serving.searches import LOOK_S, Searches
 from recsmith.web.serving.sessions import Session, Sessions
 from recsmith.web.serving.settings import Refused, Settings
 
-THREADS = 2  # that read and price at once: one for a large file, one that answers meanwhile
+THREADS = 2  # threads that read files and price plans: one for a large file, one that answers meanwhile
 LONGEST_NUMBER = 15  # digits
-REQUEST = "the request"  # what errors call a body
+REQUEST = "the request"  # name of a body in errors
 
 Noun = TypeVar("Noun")
 Found = TypeVar("Found")
@@ -28,7 +28,7 @@ Found = TypeVar("Found")
 
 @dataclass
 class Server:
-    """All that lives as long as the server."""
+    """The objects that live as long as the server."""
 
     settings: Settings
     sessions: Sessions
@@ -38,7 +38,7 @@ class Server:
     threads: anyio.CapacityLimiter | None = None
 
     async def work(self, function: Callable[..., Found], *arguments: object) -> Found:
-        """Run what takes more than a moment beside the loop that answers."""
+        """Run a function that takes more than a moment in a thread, so that the event loop keeps answering."""
         self.threads = self.threads or anyio.CapacityLimiter(THREADS)
         return await anyio.to_thread.run_sync(function, *arguments, limiter=self.threads)
 
@@ -51,8 +51,8 @@ async def _never() -> bool:
 class Call:
     """One request.
 
-    key: the id in its path, if there is one. last_event: the number of the last event heard, or -1. has_gone: whether
-    the client has closed the connection.
+    key: the id in its path, if there is one. last_event: the number of the last event that the client received, or -1.
+    has_gone: whether the client has closed the connection.
     """
 
     server: Server
@@ -64,7 +64,7 @@ class Call:
     has_gone: Callable[[], Awaitable[bool]] = _never
 
     async def while_heard(self, answer: Coroutine[Any, Any, Found]) -> Found:
-        """An answer that takes long; the work on it ends once the client has gone."""
+        """Wait for an answer that takes long; cancel the work if the client closes the connection."""
         task = asyncio.ensure_future(answer)
         try:
             while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
@@ -75,7 +75,7 @@ class Call:
             task.cancel()
 
     def noun(self, kind: type[Noun]) -> Noun:
-        """The body as a noun; CorruptFile (422) where it is none."""
+        """The body as a noun; CorruptFile (422) if it is not one, UsageError (400) if it is not UTF-8."""
         try:
             text = self.body.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -83,7 +83,7 @@ class Call:
         return decode(kind, parse_json(text, REQUEST), REQUEST)
 
     def number(self, name: str) -> int | None:
-        """A whole number of the query; None where it is left out."""
+        """A whole number in the query; None if it is absent."""
         word = self.query.get(name)
         if word is None or word == "":
             return None
@@ -93,7 +93,7 @@ class Call:
 
 
 async def read_call(request: Request, server: Server, most_bytes: int) -> Call:
-    """The call of a request, whose body is read up to a limit of bytes and of time."""
+    """The call for a request; its body is read up to a limit in bytes and in seconds."""
     try:
         async with asyncio.timeout(server.settings.body_s):
             body = await _read_body(request, most_bytes)
@@ -110,7 +110,7 @@ def _is_number(text: str) -> bool:
 
 
 def _last_event(text: str) -> int:
-    """The number of the last event that a client has heard; -1 where it says none."""
+    """The number of the last event that a client received; -1 if it states none."""
     return int(text) if _is_number(text) and len(text) <= LONGEST_NUMBER else -1
 
 

@@ -1,7 +1,7 @@
 """Changes of a plan by hand: moved pieces, a changed problem, and the draft that holds them step by step.
 
-A draft is a list of steps and how many of them are done; the steps behind those can be done again. It is kept with its
-plan, so that a browser, a server or a machine may end at any time, and work goes on where it was.
+A draft is a list of steps and the number of them that are done; later steps were undone and can be redone. It is kept
+with its plan, so work continues where it was even if the browser, the server or the machine ends.
 """
 
 import secrets
@@ -14,9 +14,9 @@ MOST_MOVES = 10_000
 
 @noun
 class ProblemChanges:
-    """What differs from a workload and a cluster; what is left out stays as it is.
+    """Changes to a workload and a cluster; fields that are None stay unchanged.
 
-    batch_size: samples per device and step. hbm_bytes: memory of each device. reserve_bytes: of it, kept free.
+    batch_size: samples per device and step. hbm_bytes: memory of each device. reserve_bytes: the part of it kept free.
     hosts, local_world_size: of the cluster. Bandwidths: bytes per second per device, one direction.
     """
 
@@ -32,9 +32,9 @@ class ProblemChanges:
 
 @noun
 class PieceMove:
-    """A column piece of a table goes to another device, or with its whole host to the host of that device.
+    """Moves a column piece of a table to another device; if a host holds the piece, to that device's host.
 
-    piece: 0 for the first, in order of the plan's widths.
+    piece: index in the order of the plan's widths; 0 is the first.
     """
 
     table: str
@@ -57,7 +57,7 @@ class PlanEdit:
 
 @noun
 class EditStep:
-    """One step of a draft: a piece that moves, or all changes of the problem from then on."""
+    """One step of a draft: either a piece that moves, or all changes of the problem from this step on."""
 
     move: PieceMove | None = None
     changes: ProblemChanges | None = None
@@ -69,10 +69,10 @@ class EditStep:
 
 @noun
 class HandDraft:
-    """Changes of a plan by hand that are no plan yet.
+    """Changes of a plan by hand that are not kept as a plan yet.
 
-    steps: in order. done: how many of them hold; those behind were taken back. version: another one with every change,
-    and empty where there is no draft. plan: digest of the plan that it changes.
+    steps: in order. done: number of steps in effect; later ones were undone. version: new after every change, and empty
+    if there is no draft. plan: digest of the plan that it changes.
     """
 
     steps: tuple[EditStep, ...] = ()
@@ -86,7 +86,7 @@ class HandDraft:
 
 @noun
 class DraftChange:
-    """A draft as it shall be. base: the version that was changed; empty where there was none."""
+    """A new state of a draft. base: the version that was changed; empty if there was none."""
 
     steps: tuple[EditStep, ...] = ()
     done: int = 0
@@ -104,7 +104,7 @@ def _check_steps(steps: int, done: int) -> None:
 
 
 def next_draft(change: DraftChange, plan: str) -> HandDraft:
-    """The draft of a change, with a version of its own. plan: digest of the plan that it changes."""
+    """The draft after a change, with a new version. plan: digest of the plan that it changes."""
     if not change.steps:
         return HandDraft()
     return HandDraft(steps=change.steps, done=change.done, version=secrets.token_hex(8), plan=plan)

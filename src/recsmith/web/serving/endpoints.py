@@ -1,4 +1,4 @@
-"""What operations on files, workloads and searches do: from a call to an answer; operations.py says when."""
+"""Operations on files, workloads and searches: from a call to an answer. operations.py says which route calls which."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -34,12 +34,12 @@ from recsmith.workloads import Workload, load_workload, workload_to_raw
 from recsmith.workloads.data_types import DATA_TYPES
 from recsmith.workloads.sample import sample_workload
 
-NOT_ASKED = ("name", "stay")  # words of a request for a search that say nothing of its plan
+NOT_ASKED = ("name", "stay")  # fields of a search request that do not affect its plan
 
 
 @dataclass(frozen=True)
 class Events:
-    """A stream of events."""
+    """A stream of events, which is sent as server-sent events."""
 
     listen: AsyncIterator[answers.SearchEvent | None]
 
@@ -48,13 +48,13 @@ class Events:
 
 
 async def choices(call: Call) -> answers.Choices:
-    """What there is to choose from."""
+    """All choices of the page, and whether this session may change anything."""
     found = await call.server.work(views.choices, call.server.settings)
     return replace(found, read_only=call.session.reads)
 
 
 async def kept(call: Call) -> answers.Shelves:
-    """What is kept for this client."""
+    """Everything that is kept for this client."""
     session = call.session
     found = await call.server.work(session.plans.listing)
     runs = await call.server.work(call.server.runs.summaries)
@@ -79,13 +79,13 @@ async def open_file(call: Call) -> answers.Opened:
 
 
 def plan_of_file(read: ReadUpload) -> KeptPlan:
-    """The plan that a file held, as it is kept."""
+    """The plan that a file held, with its card."""
     assert isinstance(read.held, Plan)
     return views.kept_plan(read.held, read.name, f"file {read.name}")
 
 
 async def keep_plan(call: Call, kept: KeptPlan) -> answers.PlanSummary:
-    """Keep a plan, and give it back in figures."""
+    """Keep a plan, and return its summary."""
 
     def put() -> answers.PlanSummary:
         plans = call.session.plans
@@ -96,7 +96,7 @@ async def keep_plan(call: Call, kept: KeptPlan) -> answers.PlanSummary:
 
 
 def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
-    """Keep for a client what a file held, and say what it is."""
+    """Keep what a file held for a client, and return its summary."""
     held = read.held
     running = read.running if isinstance(read.running, RunningText) else held if isinstance(held, RunningText) else None
     opened = answers.Opened(
@@ -124,7 +124,7 @@ def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
 
 
 async def change_workload(call: Call) -> answers.WorkloadSummary:
-    """Say what a file did not tell of its tables."""
+    """Set fields that a file did not state about its tables."""
     session, wanted = call.session, call.noun(requests.AssumedChange)
     found = load_workload(session.workloads.get(call.key), batch_size=wanted.batch_size, optimizer=wanted.optimizer)
     if wanted.data_type is not None:
@@ -148,17 +148,17 @@ async def price_running(call: Call) -> answers.PlanSummary:
 
 
 async def sweep_view(call: Call) -> answers.SweepView:
-    """A sweep to look at."""
+    """A sweep in detail."""
     return views.sweep_view(call.key, call.session.sweeps.get(call.key))
 
 
 async def run_view(call: Call) -> answers.RunView:
-    """A training run to look at."""
+    """A training run in detail."""
     return await call.server.work(call.server.runs.view, call.key)
 
 
 async def stream_view(call: Call) -> answers.StreamView:
-    """Arms of a stream to look at."""
+    """The arms of a stream in detail."""
     return views.stream_view(call.key, call.session.streams.get(call.key))
 
 
@@ -198,7 +198,7 @@ async def start_search(call: Call) -> answers.SearchState:
 
 
 def _problem(wanted: requests.SearchRequest, call: Call) -> Raw:
-    """What the process of a search is told; UsageError where something breaks a rule."""
+    """The problem that the process of a search receives; UsageError if something breaks a rule."""
     settings, session = call.server.settings, call.session
     check_planner(wanted.planner)
     check_cost_model(wanted.cost_model)
@@ -234,17 +234,17 @@ async def searches(call: Call) -> answers.SearchStates:
 
 
 async def search_state(call: Call) -> answers.SearchState:
-    """Where a search is."""
+    """The present state of a search."""
     return _search(call).state
 
 
 async def search_events(call: Call) -> Events:
-    """The events of a search, from the first, or from behind the last one that was heard."""
+    """The events of a search, from the first, or after the last one that the client received."""
     return Events(_search(call).listen(call.last_event))
 
 
 async def stop_search(call: Call) -> answers.SearchState:
-    """Have a search end with its best plan so far."""
+    """Ask a search to end with its best plan so far."""
     search = _search(call)
     call.server.searches.stop(search)
     return search.state

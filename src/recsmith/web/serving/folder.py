@@ -1,7 +1,7 @@
-"""Plans in a folder: a file a plan, which every command reads, and what is known of it in a small file beside it.
+"""Plans in a folder: one file per plan, which every command can read, and a small card file with its name and note.
 
-The folder is the truth: each question looks at it again, so that two servers and the command line may work in it at
-once. What was read is remembered as long as its file stays the same. folder_files.py says what lies where.
+The folder is the only record: each request reads it again, so two servers and the command line may work in it at
+once. A file's content is cached as long as the file stays unchanged. folder_files.py describes the files.
 """
 
 import threading
@@ -23,30 +23,30 @@ from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import read_upload
 
 KEPT_SCHEMA, DRAFT_SCHEMA = "recsmith/kept/1", "recsmith/draft/1"
-MARK = b"recsmith/plan/1"  # in the head of every plan that RecSmith writes
-DAMAGED = "damaged"  # the version of a draft that cannot be read; the next one leaves it under this name
-HEAD = 2**16  # bytes in which it stands
-MOST_DELETED = 200  # of which the newest are told
+MARK = b"recsmith/plan/1"  # in the first bytes of every plan file that RecSmith writes
+DAMAGED = "damaged"  # version of an unreadable draft; the next draft renames its file to this
+HEAD = 2**16  # bytes at the start of a file that are searched for MARK
+MOST_DELETED = 200  # newest deleted plans that are listed
 
 Signs = tuple[object, ...]
 
 
 class PlanFolder:
-    """The plans of a folder; safe to use in threads."""
+    """The plans of a folder; thread-safe."""
 
     def __init__(self, path: Path, settings: Settings, summary: Callable[[str, KeptPlan], PlanSummary]) -> None:
         self.path, self.settings, self.summary = on_disk.made(path), settings, summary
         self.turn = on_disk.Turn(self.path)
         self.figures: dict[Path, tuple[Signs, PlanSummary | UnreadFile | None]] = {}
         self.opened: OrderedDict[Path, tuple[Signs, Plan]] = OrderedDict()
-        self.waiting: dict[str, KeptPlan] = {}  # which the folder could not take, and will as soon as it can
+        self.waiting: dict[str, KeptPlan] = {}  # plans not yet written, because the folder could not be written to
         self.lock = threading.RLock()
         on_disk.sweep(self.path)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> KeptPlan:
-        """The plan of an id; Refused (404) where there is none."""
+        """The plan of an id; Refused (404) if there is none."""
         self.write_waiting()
         if key in self.waiting:
             return self.waiting[key]
@@ -54,7 +54,7 @@ class PlanFolder:
         return KeptPlan(self._plan(path), self._card(path))
 
     def listing(self) -> Listing:
-        """All plans in figures, files that cannot be read, and names of deleted plans."""
+        """Summaries of all plans, files that cannot be read, and names of deleted plans."""
         self.write_waiting()
         files = on_disk.plan_files(self.path)
         found = [self._figures(key, path) for key, path in files.items()]
@@ -77,7 +77,7 @@ class PlanFolder:
         return found
 
     def _figures(self, key: str, path: Path) -> PlanSummary | UnreadFile | None:
-        """What a list says of a file: of a plan its figures, of a damaged one why, nothing of files of another kind."""
+        """The list entry of a file: a plan's summary, why a damaged plan cannot be read, or None for other files."""
         signs = (on_disk.signature(path), on_disk.signature(beside(path, CARD)))
         with self.lock:
             known = self.figures.get(path)
@@ -117,7 +117,7 @@ class PlanFolder:
         return known[1]
 
     def _card(self, path: Path) -> PlanCard:
-        """The card of a plan's file; one of what the file itself says where there is none, or a damaged one."""
+        """The card of a plan's file; if it is missing or damaged, one made from the file's name and time."""
         try:
             return self._read_card(path)
         except FileNotFoundError:
@@ -139,7 +139,7 @@ class PlanFolder:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def put(self, kept: KeptPlan) -> str:
-        """Keep a plan under an id that follows from its name. One that cannot be written yet is held until it can."""
+        """Keep a plan under an id made from its name. If it cannot be written now, it is kept in memory until then."""
         stem = slug(kept.name)
         try:
             with self.turn():
@@ -156,7 +156,7 @@ class PlanFolder:
             path = self.path / f"{name}{PLAN}"
             if not self._is_free(name):
                 continue
-            self._write_card(path, kept.card)  # first: a plan without its card would have lost something
+            self._write_card(path, kept.card)  # before the plan: a plan without its card would lose its name
             try:
                 if on_disk.write_new(path, text):
                     return name
@@ -170,7 +170,7 @@ class PlanFolder:
         return not any((folder / f"{stem}{ending}").exists() for folder in folders for ending in (PLAN, CARD, DRAFT))
 
     def write_waiting(self) -> None:
-        """Write what the folder could not take before, as far as it can now; the ids stay."""
+        """Write plans that the folder could not take before, until one fails again; the ids stay the same."""
         with self.lock:
             for key, kept in list(self.waiting.items()):
                 try:
@@ -182,7 +182,7 @@ class PlanFolder:
                 del self.waiting[key]
 
     def unwritten(self) -> tuple[KeptPlan, ...]:
-        """Plans that the folder cannot take even now."""
+        """Plans that the folder still cannot take."""
         self.write_waiting()
         return tuple(self.waiting.values())
 
@@ -190,12 +190,12 @@ class PlanFolder:
         on_disk.write(beside(path, CARD), dump_json({"schema": KEPT_SCHEMA, **encode(card)}))
 
     def change(self, key: str, name: str | None, note: str | None) -> None:
-        """Give a plan another name, or note; its file and its address stay."""
+        """Change a plan's name or note; its file and its address stay the same."""
         given = {word: value for word, value in (("name", name), ("note", note)) if value is not None}
         with self.turn():
             path = self._path(key)
             try:
-                card = self._read_card(path)  # a damaged one is not overwritten
+                card = self._read_card(path)  # raises if it is damaged, so that it is not overwritten
             except FileNotFoundError:
                 card = self._plain_card(path)
             self._write_card(path, replace(card, **given))
@@ -211,13 +211,13 @@ class PlanFolder:
             self._move(path, self.path / DELETED, plan_first=True)
 
     def restore(self, key: str) -> str:
-        """Undo a deletion; another plan that took the name meanwhile keeps it."""
+        """Undo a deletion and return the plan's id; another plan that took the name meanwhile keeps it."""
         with self.turn():
             path = self._path(key, DELETED)
             return on_disk.key_of(self._move(path, self.path, plan_first=False).name.removesuffix(PLAN))
 
     def _move(self, path: Path, folder: Path, *, plan_first: bool) -> Path:
-        """All files of a plan go to another folder; the plan itself first or last, as where it lies is what counts."""
+        """Move all files of a plan to another folder; the plan itself first or last, because its place decides."""
         files = [ending for ending in (CARD, DRAFT) if beside(path, ending).exists()]
         files.insert(0 if plan_first else len(files), PLAN)
         for name in _numbered(path.name.removesuffix(PLAN)):
@@ -231,7 +231,7 @@ class PlanFolder:
     # --- drafts ---------------------------------------------------------------------------------------------------
 
     def draft(self, key: str) -> HandDraft:
-        """The changes by hand that wait at a plan; an empty draft where there are none."""
+        """The draft of a plan; an empty one if there is none."""
         if key in self.waiting:
             return HandDraft()
         return self._draft(self._path(key))
@@ -247,7 +247,7 @@ class PlanFolder:
             return HandDraft(version=DAMAGED)
 
     def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
-        """Put a draft in the place of the one that was changed; Refused (409) where that is another one by now."""
+        """Replace the draft that was changed; Refused (409) if it is no longer the stored one."""
         with self.turn():
             path = self._path(key)
             check_base(self._draft(path), change)
@@ -262,7 +262,7 @@ class PlanFolder:
 
 
 def _numbered(stem: str) -> Iterator[str]:
-    """Names like a name, the first of which that is free is taken."""
+    """`stem`, `stem-2`, `stem-3` and so on, from which the first free name is taken."""
     yield stem
     for number in count(2):
         yield f"{stem}-{number}"

@@ -1,14 +1,14 @@
-"""Files of a folder of plans: what each is called, how one is written, and whose turn it is to write.
+"""Files of a folder of plans: their names, how they are written, and the lock for writing.
 
     clicks-on-h100-8.json        a plan, as every command reads and writes it
     clicks-on-h100-8.kept.json   its card: name, note, origin, parent, question, when (schema recsmith/kept/1)
-    clicks-on-h100-8.draft.json  changes by hand that are no plan yet (schema recsmith/draft/1)
-    deleted/                     the same of plans that were deleted
+    clicks-on-h100-8.draft.json  changes by hand that are not kept as a plan yet (schema recsmith/draft/1)
+    deleted/                     the same files of deleted plans
 
-A file is written under another name, brought to the disk and renamed, so that it is there whole or not at all; names
-that begin with a dot are of files that are being written, and nobody reads them. Plans have no entry anywhere else: a
-file that another program puts here is a plan of the folder, and one that is moved away is none. Servers write by turns,
-by a lock on the folder that the kernel frees when a process ends, however it does.
+A file is written under another name, synced to disk and renamed, so it exists whole or not at all; names that begin
+with a dot belong to files that are being written, and are never read. Plans are recorded nowhere else: a file that
+another program puts here is a plan of the folder, and one that is moved away is not. Servers write one at a time, by a
+lock on the folder that the kernel releases when a process ends, however it ends.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ from recsmith.web.serving.settings import Refused
 
 PLAN, CARD, DRAFT = ".json", ".kept.json", ".draft.json"
 DELETED = "deleted"
-PATIENCE_S = 10.0  # for the turn of another server, which takes milliseconds
-LOOK_S = 0.01  # seconds between two looks whether it is over
-OLD_S = 3600.0  # after which a file that was being written is of a process that was killed
-_IN_WORK = re.compile(r"\..+\.json\.[a-z0-9_]{8}")  # as tempfile names them beside their targets
+PATIENCE_S = 10.0  # seconds to wait for the lock, which another server holds for milliseconds
+LOOK_S = 0.01  # seconds between two attempts to take the lock
+OLD_S = 3600.0  # seconds after which a temporary file must be from a process that was killed
+_IN_WORK = re.compile(r"\..+\.json\.[a-z0-9_]{8}")  # temporary names that tempfile gives files next to their targets
 _SAFE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Turn:
-    """The right to write into a folder, of one thread of one process at a time."""
+    """The right to write into a folder, held by one thread of one process at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Turn:
 
     @contextlib.contextmanager
     def __call__(self) -> Generator[None]:
-        """Wait for the turn; Refused (409) where another process has it for longer than any should."""
+        """Wait for the lock; Refused (409) if another process holds it longer than PATIENCE_S."""
         with self.threads:
             if self.depth:
                 yield
@@ -59,7 +59,7 @@ class Turn:
                 raise unwritable(self.path, error) from None
             finally:
                 self.depth -= 1
-                os.close(handle)  # which frees the lock
+                os.close(handle)  # this releases the lock
 
     def _locked(self) -> int:
         try:
@@ -78,18 +78,18 @@ class Turn:
                         409, f"another program has been writing to '{self.path}' for {PATIENCE_S:g} s; try again"
                     ) from None
                 time.sleep(LOOK_S)
-            except OSError:  # a file system without locks: one server at a time is safe there
+            except OSError:  # a file system without locks, where only one server at a time is safe
                 return handle
 
 
 def unwritable(path: Path, error: OSError | RecSmithError) -> Refused:
-    """What is said (507) where something cannot be written."""
+    """The error (507) for a file or folder that cannot be written."""
     why = (error.strerror or error) if isinstance(error, OSError) else error
     return Refused(507, f"'{path}' cannot be written: {why}; nothing that was there has changed")
 
 
 def made(path: Path) -> Path:
-    """A folder that can be read, made where it is not there; UsageError where it cannot be."""
+    """A readable folder, created if it does not exist; UsageError if it cannot be created or read."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         os.scandir(path).close()
@@ -101,7 +101,7 @@ def made(path: Path) -> Path:
 
 
 def default_folder() -> Path:
-    """Where a user's plans lie, as the system's rules for data of users say; UsageError for a user without a home."""
+    """Where a user's plans are kept, by the system's rules for user data; UsageError for a user without a home."""
     told = os.environ.get("XDG_DATA_HOME", "")
     if Path(told).is_absolute():
         return Path(told) / "recsmith" / "plans"
@@ -114,12 +114,12 @@ def default_folder() -> Path:
 
 
 def beside(path: Path, ending: str) -> Path:
-    """The file beside a plan's with another ending."""
+    """The file next to a plan's file with another ending."""
     return path.with_name(path.name.removesuffix(PLAN) + ending)
 
 
 def plan_files(folder: Path) -> dict[str, Path]:
-    """Files of a folder that may be plans, by the ids that addresses know them by; the oldest first."""
+    """Files of a folder that may be plans, by their ids in addresses; the oldest first."""
     found: list[tuple[float, Path]] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
@@ -133,12 +133,12 @@ def plan_files(folder: Path) -> dict[str, Path]:
 
 
 def key_of(stem: str) -> str:
-    """The id of a file of a plan: its name, or where an address could not hold that, one that follows from it."""
+    """The id of a plan's file: its name, or, if an address cannot hold that, a slug with a digest of the name."""
     return stem if _SAFE.fullmatch(stem) else f"{slug(stem)}_{hashlib.sha256(os.fsencode(stem)).hexdigest()[:10]}"
 
 
 def signature(path: Path) -> tuple[int, int, int] | None:
-    """What differs once a file is another one; None where there is none."""
+    """(inode, bytes, modification time), which changes when the file does; None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -147,7 +147,7 @@ def signature(path: Path) -> tuple[int, int, int] | None:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a whole file or nothing; Refused (507) where that is not possible."""
+    """Write a file whole or not at all; Refused (507) if it cannot be written."""
     try:
         replace_file(path, text.encode())
     except RecSmithError as error:
@@ -155,7 +155,7 @@ def write(path: Path, text: str) -> None:
 
 
 def write_new(path: Path, text: str) -> bool:
-    """Write a whole file where there is none yet; False where there is one, which stays."""
+    """Write a whole file if there is none yet; False if there is one, which stays unchanged."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
@@ -170,7 +170,7 @@ def write_new(path: Path, text: str) -> bool:
 
 
 def move(path: Path, target: Path) -> bool:
-    """Give a file another name; False where that is taken."""
+    """Rename a file; False if the new name is taken."""
     if not _renamed(path, target):
         return False
     path.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def move(path: Path, target: Path) -> bool:
 
 
 def _renamed(path: Path, target: Path) -> bool:
-    """Whether a file has another name now, which nothing had: a link first, for a renaming would overwrite."""
+    """Whether a file could take a new, free name: by a link, because renaming would overwrite an existing file."""
     try:
         os.link(path, target)
     except FileExistsError:
@@ -191,7 +191,7 @@ def _renamed(path: Path, target: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes that were killed were writing, an hour ago or before."""
+    """Remove temporary files that killed processes left more than an hour ago."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _IN_WORK.fullmatch(entry.name) and entry.stat().st_mtime < time.time() - OLD_S:

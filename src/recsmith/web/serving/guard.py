@@ -1,10 +1,10 @@
-"""Who may ask: every request passes here first, and every answer gets its headers here.
+"""Which requests are let in: every request passes here first, and every answer gets its headers here.
 
-1. Host names this machine, so that no name of somebody else's DNS leads here (DNS rebinding).
-2. Origin, where a browser sends it, is the page's own; what changes something needs it, or the token.
-3. The token of the address that was printed opens a session, whose cookie stands for it from then on; programs
-send the token as `Authorization: Bearer`. It is compared in constant time. A second token opens sessions that read
-alone; what changes something is refused to them where operations are found (app.py).
+1. Host must name this machine, so that no foreign DNS name can lead here (DNS rebinding).
+2. Origin, if a browser sends it, must be the page's own; a request that changes something needs Origin, or the token.
+3. The token in the printed address opens a session, which is then identified by its cookie; programs send the token
+as `Authorization: Bearer`. It is compared in constant time. A second token opens sessions that may only read; app.py
+refuses them operations that change something.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class Guard:
         self.hosts = _own_names(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or say why not."""
+        """Pass a request on, or answer why it is refused."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send) if scope["type"] == "lifespan" else None
         sealed = _sealing(send)
@@ -81,7 +81,7 @@ class Guard:
         return self._let_in(scope, headers, origin)
 
     def _let_in(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
-        """None with the session in the scope; else the redirection that opens one, or a refusal."""
+        """None if the scope now has its session; otherwise the redirection that opens one, or a refusal."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
         reads = self._reads(given.strip()) if scheme.lower() == "bearer" else None
         if reads is not None:
@@ -100,7 +100,7 @@ class Guard:
         return None
 
     def _reads(self, given: str) -> bool | None:
-        """Whether what is given lets its client read alone; None where it is no token of ours."""
+        """Whether the token lets its client only read; None if it is not one of our tokens."""
         if hmac.compare_digest(given.encode(), self.settings.token.encode()):
             return False
         is_reader = hmac.compare_digest(given.encode(), self.settings.reader.encode())
@@ -130,7 +130,7 @@ def _said(status: int, sentence: str) -> Response:
 
 
 def _sealing(send: Send) -> Send:
-    """A `send` that puts the headers of HEADERS on every answer, unless the answer has its own."""
+    """A `send` that adds the headers of HEADERS to every answer that does not set them itself."""
 
     async def sealed(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -143,7 +143,7 @@ def _sealing(send: Send) -> Send:
 
 
 def _own_names(host: str) -> frozenset[str]:
-    """Names of this machine that a Host header may say; addresses need none, for no DNS stands behind them."""
+    """Names of this machine that a Host header may have; IP addresses need none, because DNS is not involved."""
     names = {"localhost", host.lower()}
     if host not in LOOPBACK:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -151,7 +151,7 @@ def _own_names(host: str) -> frozenset[str]:
 
 
 def _host_name(host: str) -> str:
-    """The name of a Host header, without its port; an address of IPv6 without its brackets."""
+    """The host in a Host header, without the port; IPv6 addresses without brackets."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -159,7 +159,7 @@ def _host_name(host: str) -> str:
 
 
 def _place_of(origin: str) -> str | None:
-    """Host and port of an Origin header; None where it is no address."""
+    """Host and port of an Origin header; None if it is not an address."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,7 +1,7 @@
-"""A plan that is kept, with what is known of it beside its file; and what keeps plans: a folder, or memory alone.
+"""A plan with its card (name, note, origin), and the protocol of stores of plans.
 
-folder.py keeps them in files, sessions.py in memory. Both answer the same questions, so that nothing else knows which
-of the two it asks.
+folder.py keeps plans in files, sessions.py in memory. Both implement the protocol, so that no other module needs to
+know which of the two it calls.
 """
 
 import re
@@ -20,16 +20,16 @@ from recsmith.web.serving.settings import Refused
 
 LONGEST_NAME = 200  # characters of a plan's name
 LONGEST_NOTE = 10_000  # characters: a page of text
-LONGEST_SLUG = 80  # characters of a file's name: file systems take 255 bytes, endings of temporary files included
+LONGEST_SLUG = 80  # characters of a file's name: file systems take 255 bytes, including endings of temporary files
 _ENDING = re.compile(r"\.(json|ya?ml)$", re.IGNORECASE)
 
 
 @noun
 class PlanCard:
-    """What is known of a plan beside its file.
+    """What is known about a plan in addition to its file.
 
-    name, note: what people call it and say of it. origin: where it comes from, in words. parent: id of the plan that
-    it was made from. question: what the search was asked for. when: it was made, in UTC, such as
+    name, note: the name and the note that people gave it. origin: where it comes from, in words. parent: id of the plan
+    that it was made from. question: the request of its search. when: it was made, in UTC, such as
     2026-11-28T18:20:01.250Z. elapsed_s, iterations, truncated, notes: how its search went.
     """
 
@@ -55,13 +55,13 @@ class PlanCard:
 
     @property
     def made(self) -> float:
-        """Seconds since 1970 at which it was made."""
+        """When the plan was made, in seconds since 1970."""
         return _seconds(self.when) or 0.0
 
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """A plan and its card. unwritten: why its folder does not hold it yet; empty where it does."""
+    """A plan and its card. unwritten: why it is not yet written to its folder; empty if it is."""
 
     plan: Plan
     card: PlanCard
@@ -69,13 +69,13 @@ class KeptPlan:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name that people gave the plan."""
         return self.card.name
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All plans of a place in figures, the oldest first; those that were deleted; files that cannot be read."""
+    """Summaries of all plans of a store, the oldest first; deleted plans; files that cannot be read."""
 
     plans: tuple[PlanSummary, ...]
     deleted: tuple[DeletedPlan, ...] = ()
@@ -83,26 +83,26 @@ class Listing:
 
 
 class KeptPlans(Protocol):
-    """What keeps plans by their ids. Whoever calls it may wait for a disk."""
+    """A store of plans by their ids. Calls may wait for a disk."""
 
     def put(self, kept: KeptPlan) -> str:
         """Keep a plan under a new id."""
         ...
 
     def get(self, key: str) -> KeptPlan:
-        """The plan of an id; Refused (404) where there is none."""
+        """The plan of an id; Refused (404) if there is none."""
         ...
 
     def listing(self) -> Listing:
-        """All plans in figures."""
+        """Summaries of all plans."""
         ...
 
     def unwritten(self) -> tuple[KeptPlan, ...]:
-        """Plans that go with the server, because their folder cannot take them even now."""
+        """Plans that are lost when the server ends, because their folder still cannot take them."""
         ...
 
     def change(self, key: str, name: str | None, note: str | None) -> None:
-        """Give a plan another name, or note, or both."""
+        """Change a plan's name, note, or both."""
         ...
 
     def drop(self, key: str) -> None:
@@ -110,41 +110,41 @@ class KeptPlans(Protocol):
         ...
 
     def restore(self, key: str) -> str:
-        """Undo a deletion; the id of the plan from now on."""
+        """Undo a deletion; returns the plan's id, which may be a new one."""
         ...
 
     def draft(self, key: str) -> HandDraft:
-        """The changes by hand that wait at a plan; an empty draft where there are none."""
+        """The draft of a plan; an empty one if there is none."""
         ...
 
     def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
-        """Put a draft in the place of the one that was changed; Refused (409) where that is another one by now."""
+        """Replace the draft that was changed; Refused (409) if it is no longer the stored one."""
         ...
 
 
 def now() -> str:
-    """This moment, as cards write it."""
+    """The present time, in the format of cards."""
     return moment(datetime.now(UTC).timestamp())
 
 
 def moment(seconds: float) -> str:
-    """Seconds since 1970, as cards write them."""
+    """Seconds since 1970 in the format of cards."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def slug(name: str, other: str = "plan") -> str:
-    """A name as a part of file names and addresses: letters, digits and '-' alone."""
+    """A name for use in file names and addresses: only letters, digits, '_' and '-'."""
     plain = unicodedata.normalize("NFKD", _ENDING.sub("", name)).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_]+", "-", plain)[:LONGEST_SLUG].strip("-") or other
 
 
 def no_plan(key: str) -> Refused:
-    """What is said where no plan has an id."""
+    """The error for an id that no plan has."""
     return Refused(404, f"no plan '{key[:60]}' is kept here; it was deleted or moved away")
 
 
 def check_base(found: HandDraft, change: DraftChange) -> None:
-    """Refuse (409) a draft that was made of another one than is there now."""
+    """Raise Refused (409) for a draft that was made from another one than is stored now."""
     if found.version != change.base:
         raise Refused(
             409,

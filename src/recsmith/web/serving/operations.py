@@ -1,4 +1,4 @@
-"""What may be asked of the server, one row an operation: routes and the OpenAPI document are both made of it."""
+"""All operations of the server, one entry each: routes and the OpenAPI document are built from them."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ PLACE = "#/components/schemas/{model}"
 
 @dataclass(frozen=True)
 class Query:
-    """A word of the query."""
+    """A parameter of the query."""
 
     name: str
     about: str
@@ -46,7 +46,7 @@ class Query:
 class Operation:
     """One operation. answer: a noun; the media type of a file or a stream; None for an answer without a body.
 
-    refusals: statuses besides those that every operation has. harmless: it changes nothing, although it is no GET.
+    refusals: HTTP statuses in addition to those of every operation. harmless: it changes nothing, although not a GET.
     """
 
     method: str
@@ -62,12 +62,12 @@ class Operation:
 
     @property
     def changes(self) -> bool:
-        """Whether it is refused to a session that reads alone."""
+        """Whether the operation is refused to a session that may only read."""
         return self.method != "GET" and not self.harmless
 
     @property
     def name(self) -> str:
-        """Its name in OpenAPI: that of the function that does it."""
+        """The operation's name in OpenAPI: that of its function."""
         return self.run.__name__
 
 
@@ -80,8 +80,8 @@ PLANS = Query("plan", "Ids of plans, the first being what the others are compare
 
 AGAINST = Query("against", "Id of a plan that the report compares with.", {"type": "string"})
 TABLE = Query("name", "Of the table.", {"type": "string"}, required=True)
-BAD = (400, 408, 413, 422)  # what is sent breaks a rule, is late, too large, or cannot be read
-READ = (400, 404, 422)  # no such plan, or one whose file is damaged
+BAD = (400, 408, 413, 422)  # the request breaks a rule, is late, too large, or cannot be read
+READ = (400, 404, 422)  # no such plan, or its file is damaged
 WRITTEN = (*BAD, 404, 409, 507)
 STREAM, JSON, HTML = "text/event-stream", "application/json", "text/html"
 
@@ -149,7 +149,7 @@ OPERATIONS = (
 
 
 def openapi() -> Raw:
-    """The document, as plain data."""
+    """The OpenAPI document, as plain data."""
     paths: Raw = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -168,18 +168,18 @@ def openapi() -> Raw:
 
 @cache
 def openapi_json() -> bytes:
-    """The document as it is sent, made once it is asked for: a server begins without it."""
+    """The OpenAPI document as JSON, built at the first request, so that the server starts without it."""
     return json.dumps(openapi()).encode()
 
 
 def _nouns() -> list[type]:
-    """Every noun that a body or an answer is made of."""
+    """Every noun that a body or an answer consists of."""
     told = [each for operation in OPERATIONS for each in (operation.body, operation.answer)]
     return list(dict.fromkeys(each for each in (*told, Refusal, SearchEvent) if isinstance(each, type)))
 
 
 def _schemas() -> Raw:
-    """JSON Schema of all nouns, in one list."""
+    """JSON Schema of all nouns, by name."""
     from pydantic import TypeAdapter
 
     asked = {operation.body for operation in OPERATIONS}

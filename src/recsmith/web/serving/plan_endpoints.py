@@ -1,4 +1,4 @@
-"""What operations on plans do: look at them, change them by hand, name, copy and delete them, take them away."""
+"""Operations on plans: show them, change them by hand, name, copy and delete them, download them."""
 
 import re
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from recsmith.web.serving.pricing import HandPrice
 from recsmith.web.serving.uploads import check_size
 from recsmith.web.serving.views import plan_data
 
-MOST_COMPARED = 8  # plans side by side
+MOST_COMPARED = 8  # plans side by side, and ranks that an error lists
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Attachment:
 
     @property
     def disposition(self) -> str:
-        """The header that names it, in signs that every browser takes and as it is."""
+        """The Content-Disposition header: the name in ASCII for every browser, and as it is in UTF-8."""
         plain, ending = self.name.rpartition(".")[::2]
         return f"attachment; filename=\"{slug(plain)}.{ending}\"; filename*=UTF-8''{quote(self.name, safe='')}"
 
 
 async def plan_view(call: Call) -> answers.PlanView:
-    """A plan to look at."""
+    """A plan in detail."""
     found, draft = await _found(call), await call.server.work(call.session.plans.draft, call.key)
     return answers.PlanView(
         summary=views.plan_summary(call.key, found),
@@ -64,7 +64,7 @@ async def _found(call: Call) -> KeptPlan:
 
 
 async def change_plan(call: Call) -> answers.PlanSummary:
-    """Name a plan, or note something of it."""
+    """Change a plan's name or note."""
     wanted = call.noun(requests.PlanChange)
     name = None if wanted.name is None else one_line(wanted.name).strip()
     await call.server.work(call.session.plans.change, call.key, name, wanted.note)
@@ -92,7 +92,7 @@ async def restore_plan(call: Call) -> answers.PlanSummary:
 
 
 async def keep_draft(call: Call) -> HandDraft:
-    """Keep the changes by hand that are no plan yet."""
+    """Keep the changes by hand that are not kept as a plan yet."""
     change = call.noun(DraftChange)
     return await call.server.work(call.session.plans.keep_draft, call.key, change)
 
@@ -120,14 +120,14 @@ def _check_change(plan: Plan, changes: ProblemChanges | None, call: Call) -> Non
 
 
 async def table_seconds(call: Call) -> answers.TableSeconds:
-    """What each table costs the device that pays most for it."""
+    """What each table costs the device that spends most on it."""
     plan = (await _found(call)).plan
     found = await call.server.work(lambda: call.server.benches.of(call.key, plan, None).seconds_of_tables())
     return answers.TableSeconds(seconds=found)
 
 
 async def table_alone(call: Call) -> answers.TableAlone:
-    """What a table costs the step, and where else it could lie."""
+    """What a table costs the step, and its best other placement."""
     plan = (await _found(call)).plan
     found = await call.server.work(table_cost, plan, call.query.get("name", ""))
     return views.table_alone(found)
@@ -154,7 +154,7 @@ def _edited(call: Call, plan: Plan, edit: PlanEdit) -> Plan:
 
 
 async def plan_advice(call: Call) -> ToldAdvice:
-    """What pays beside a plan."""
+    """Which changes of a plan's job pay."""
     plan = (await _found(call)).plan
     found = await call.while_heard(call.server.searches.ask(call.session.key, {"advised": plan_to_raw(plan)}))
     return decode(ToldAdvice, found["advice"], Given.of("the advice", ""))
@@ -168,7 +168,7 @@ async def plan_file(call: Call) -> Attachment:
 
 
 async def compare(call: Call) -> answers.SideBySide:
-    """Plans side by side."""
+    """Two or more plans side by side."""
     keys = tuple(dict.fromkeys(call.query.getlist("plan")))
     if not 2 <= len(keys) <= MOST_COMPARED:
         raise UsageError(f"{len(keys)} plans cannot be compared; name between 2 and {MOST_COMPARED}")
@@ -176,7 +176,7 @@ async def compare(call: Call) -> answers.SideBySide:
 
 
 async def plan_report(call: Call) -> Attachment:
-    """The report of a plan, alone or against another one."""
+    """The report of a plan, alone or compared with another one."""
     found, against = await _found(call), call.query.get("against")
     other = await call.server.work(call.session.plans.get, against) if against else None
     text = await call.server.work(_report, found, other)
@@ -184,7 +184,7 @@ async def plan_report(call: Call) -> Attachment:
 
 
 def _file_name(name: str) -> str:
-    """The name of a plan as one of a file: no part of a path, and without the ending that follows."""
+    """The name of a plan as a file name: without path separators, and without an ending."""
     return re.sub(r'[/\\:*?"<>|]+', "-", re.sub(r"\.(json|ya?ml|html)$", "", name)).strip(". -") or "plan"
 
 

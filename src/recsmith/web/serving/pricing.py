@@ -1,6 +1,6 @@
-"""Plans that are changed by hand: a warm evaluator prices each change in a few milliseconds.
+"""Prices of plans that are changed by hand: an evaluator kept in memory prices each change in a few milliseconds.
 
-A move changes the target of one piece; its mode and width, and so its terms, stay.
+A move changes the target of one piece; its mode and width, and thus its work terms, stay the same.
 """
 
 import threading
@@ -36,12 +36,12 @@ from recsmith.web.serving.asked import changed
 from recsmith.web.serving.edits import PieceMove, ProblemChanges
 
 BenchKey = tuple[str, str, str, ProblemChanges | None]
-PAST_BOUND = 1e-9  # relative: what rounding may put a plan below its bound
+PAST_BOUND = 1e-9  # relative rounding error by which a plan may be below its bound
 
 
 @dataclass(frozen=True)
 class HandPrice:
-    """What a changed plan costs. broken: sentences; of: the plan's placements after the moves, in order of names."""
+    """What a changed plan costs. broken: broken rules, in sentences. placements: after the moves, by table name."""
 
     cost: StepCost
     bound: Bound
@@ -51,7 +51,7 @@ class HandPrice:
 
 
 class Bench:
-    """A plan on a (changed) problem with all that pricing it again needs."""
+    """A plan on its own or a changed problem, with all that is needed to price it again."""
 
     def __init__(self, plan: Plan, changes: ProblemChanges | None) -> None:
         workload, cluster = changed(plan.workload, plan.cluster, changes)
@@ -76,7 +76,7 @@ class Bench:
         self.is_in_space = in_space(self.problem, plan.placements)
 
     def price(self, moves: tuple[PieceMove, ...]) -> HandPrice:
-        """What the plan costs after the moves; UsageError or PlanMismatch where a move cannot be run."""
+        """The cost of the plan after the moves; UsageError or PlanMismatch if a move cannot be run."""
         placed, target = dict(self.placed), self.footprint.target.copy()
         for move in moves:
             self._check_table(move)
@@ -84,7 +84,7 @@ class Bench:
             target[self.first[move.table] + move.piece] = moved.kind.targets(moved.ranks, self.problem.cluster)[
                 move.piece
             ]
-        placements = tuple(placed.values())  # in order of names, as the plan's
+        placements = tuple(placed.values())  # in order of names, as in the plan
         footprint = replace(self.footprint, target=target)
         cost = price(self.pricing, footprint)
         broken = tuple(self._broken(cost, placements, has_room=fits(self.wider, footprint)))
@@ -116,7 +116,7 @@ class Bench:
         elif not has_room:
             yield "a host needs more memory than there is"
         problem = self.problem
-        asked_anew = problem.legality.any  # else what a move changes, the ranks, is asked of no plan
+        asked_anew = problem.legality.any  # otherwise legality does not depend on ranks, all that a move changes
         broken = broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
         if broken:
             yield broken
@@ -127,7 +127,7 @@ class Bench:
         return self.bound.value_s is not None and cost.total_s < self.bound.value_s * (1 - PAST_BOUND)
 
     def seconds_of_tables(self) -> dict[str, float]:
-        """Seconds by which the device that pays most for each table were faster without it, as the report says."""
+        """Table name -> by how many seconds the device that spends most on it would be faster without it."""
         placed = PlacedCosts(self.pricing, self.footprint)
         saved = placed.most_saved.tolist()
         return {
@@ -136,7 +136,7 @@ class Bench:
         }
 
     def plan_of(self, found: HandPrice) -> Plan:
-        """The plan of a price, which can be kept and downloaded; its bound is that of `simulate`, a second of work."""
+        """The priced plan, which can be kept and downloaded; its bound takes a second of work, as in `simulate`."""
         bound = self.bound if self.is_plans_own else lower_bound(self.evaluator).bound
         gap = None if found.gap is None else bound.gap(found.cost.total_s)
         return assemble_plan(
@@ -146,7 +146,7 @@ class Bench:
 
 
 class Benches:
-    """The benches that were used last, by the ids of their plans; safe to use in threads."""
+    """The benches used last, by the ids of their plans; thread-safe."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -154,8 +154,8 @@ class Benches:
         self.lock = threading.Lock()
 
     def of(self, key: str, plan: Plan, changes: ProblemChanges | None) -> Bench:
-        """The bench of a plan, made where it is not at hand."""
-        whole = (key, plan.digest, plan.cost_model, changes)  # an id may be of another plan, once its file is another
+        """The bench of a plan; it is made if it is not in memory."""
+        whole = (key, plan.digest, plan.cost_model, changes)  # with the digest, because the file of an id may change
         found = self._at_hand(whole)
         return found if found is not None else self._keep(whole, Bench(plan, changes))
 

@@ -1,6 +1,6 @@
-"""What a client asks for: the bodies of requests. What they name, asked.py finds.
+"""The bodies of requests. asked.py finds the workloads, clusters and plans that they name.
 
-OpenAPI describes the bodies field by field. Bytes and seconds throughout.
+OpenAPI describes the bodies field by field, in bytes and seconds throughout.
 """
 
 from typing import Literal
@@ -11,12 +11,12 @@ from recsmith.errors import check_rules
 from recsmith.problems import Apart, PerRank, Space, TableRule, Together
 from recsmith.web.serving.edits import ProblemChanges
 
-LARGEST_SEED = 2**53  # numbers of JavaScript are exact below it
+LARGEST_SEED = 2**53  # integers up to it are exact in JavaScript
 
 
 @noun
 class SampleRequest:
-    """A sample of tables like those of a production model."""
+    """A request for a sample of tables like those of a production model."""
 
     tables: int
     seed: int = 0
@@ -26,7 +26,7 @@ class SampleRequest:
 
 @noun
 class ConstraintsBody:
-    """What a plan must keep, as in a constraints file; memory and keep_exact as in `recsmith plan`."""
+    """The constraints of a plan, as in a constraints file; memory and keep_exact as in `recsmith plan`."""
 
     rules: tuple[TableRule, ...] = ()
     together: tuple[Together, ...] = ()
@@ -40,11 +40,11 @@ class ConstraintsBody:
 class SearchRequest:
     """A search to start: a workload on a cluster, or the problem of a plan that is kept here, and how to search.
 
-    workload: a built-in name, or the id of one that is kept here. cluster: `<device>:<per host>[x<hosts>]`, or an id.
-    plan: instead of both, the id of a plan whose problem is solved anew. start: whether the search begins with that
-    plan, and so never ends with a worse one. constraints: those of the plan where they are left out. time_limit_s: None
-    for a search that goes on until it is done. stay: whether the
-    search goes on where its client has gone; otherwise it ends when nobody has asked for it for a while.
+    workload: a built-in name, or the id of a kept one. cluster: `<device>:<per host>[x<hosts>]`, or an id. plan:
+    instead of both, the id of a plan whose problem is solved anew. start: whether the search begins with that plan, and
+    so never ends with a worse one. constraints: if absent, those of the plan. time_limit_s: None for a search without
+    a time limit. stay: whether the search continues without its client; otherwise it ends if nobody has asked for it
+    for a while.
     """
 
     workload: str | None = None
@@ -63,7 +63,7 @@ class SearchRequest:
     stay: bool = False
 
     def __post_init__(self) -> None:
-        """Check that one problem is named."""
+        """Check that exactly one problem is named."""
         named = (self.plan is not None, self.workload is not None and self.cluster is not None)
         check_rules(
             None if any(named) and not (self.plan and (self.workload or self.cluster))
@@ -75,7 +75,7 @@ class SearchRequest:
 
 @noun
 class AssumedChange:
-    """What a file did not tell of its tables, and the reader assumed: what it is instead."""
+    """Values for fields that a file did not state about its tables, and that its reader assumed."""
 
     optimizer: str | None = None
     data_type: str | None = None
@@ -92,7 +92,7 @@ class RunningOn:
 
 @noun
 class PlanChange:
-    """What people call a plan, and what they note of it; what is left out stays."""
+    """A plan's new name or note; a field that is None stays unchanged."""
 
     name: str | None = None
     note: str | None = None
@@ -100,6 +100,6 @@ class PlanChange:
 
 @noun
 class PlanCopy:
-    """A copy of a plan. name: empty for that of the plan, with ", copy" behind it."""
+    """A copy of a plan. name: if empty, the plan's name followed by ", copy"."""
 
     name: str = ""

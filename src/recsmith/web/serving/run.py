@@ -1,4 +1,4 @@
-"""Runs the server until Ctrl-C: its socket, its address, its end."""
+"""Runs the server until Ctrl-C: its socket, its address, its shutdown."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,8 @@ from recsmith.web.serving.kept_plans import KeptPlan, KeptPlans
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import ReadUpload, read_upload
 
-LOOK_S = 0.5  # seconds between two looks at a connection whose request is being answered
-FAREWELL_S = 2  # seconds that open connections have once the server ends
+LOOK_S = 0.5  # seconds between two checks of a connection whose request is being answered
+FAREWELL_S = 2  # seconds that open connections get to finish when the server ends
 
 
 def serve(
@@ -40,14 +40,14 @@ def serve(
     on_lost: Callable[[str], None],
     open_browser: bool,
 ) -> None:
-    """Serve the page until Ctrl-C, with files that every client finds opened.
+    """Serve the page until Ctrl-C, with `files` open for every client.
 
     folder: of plans; None keeps them in memory. runs: folders of training runs that are shown. only_reads: nobody may
-    change anything. on_address: told the address with its token, and one that only shows, once the server can be
-    reached. on_lost: told of each plan that could not be written up to the end.
+    change anything. on_address: called with the address with its token, and one that only shows, once the server can be
+    reached. on_lost: called for each plan that could not be written by the end.
 
     Raises:
-        UsageError: a file cannot be read, the folder cannot be, or the port is taken.
+        UsageError: a file or the folder cannot be read, or the port is taken.
     """
     place = None if folder is None else str(Path(folder).absolute())
     settings = Settings(
@@ -55,7 +55,7 @@ def serve(
         runs=tuple(str(Path(each).absolute()) for each in runs),
     )  # fmt: skip
     loaded = [read_upload(bytes(read_bytes(file)), Path(file).name, settings, batch_size) for file in files]
-    with _bound(host, port) as bound:  # before a folder is made
+    with _bound(host, port) as bound:  # before the folder is made, so that a taken port leaves none
         server = _with_files(make_server(settings), loaded)
         where = f"http://{_shown(host)}:{bound.getsockname()[1]}/?token="
         first = next(iter(server.runs.found()), "") if len(runs) == 1 else ""
@@ -74,7 +74,7 @@ def serve(
 
 
 def _with_files(server: Server, loaded: list[ReadUpload]) -> Server:
-    """The server with files that every client finds opened; plans go into its folder, if it has one."""
+    """The server with files that are open for every client; plans are put into its folder, if it has one."""
     if server.settings.folder is not None:
         _put_once([plan_of_file(each) for each in loaded if isinstance(each.held, Plan)], server.sessions.plans())
         loaded = [each for each in loaded if not isinstance(each.held, Plan)]
@@ -83,7 +83,7 @@ def _with_files(server: Server, loaded: list[ReadUpload]) -> Server:
 
 
 def _put_once(kept: list[KeptPlan], plans: KeptPlans) -> None:
-    """Put plans into a folder, but for those that it holds from another time that this command was given."""
+    """Put plans into a folder, except those that it already has from an earlier run of this command."""
     there = {(each.digest, each.cost_model, each.origin) for each in plans.listing().plans}
     for each in kept:
         if (each.plan.digest, each.plan.cost_model, each.card.origin) not in there:
@@ -109,13 +109,13 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 class _Connection(H11Protocol):
-    """A connection that ends where the head of its next request is late, or where it is one of too many without any.
+    """A connection that is closed if the head of its next request is late, or if too many have no request.
 
-    So a program of this machine that opens connections and sends nothing, or half of a request, blocks nobody.
+    So a program on this machine that opens connections and sends nothing, or half of a request, blocks nobody.
     """
 
     settings: Settings
-    answered = False  # whether a request of it has been
+    answered = False  # whether any of its requests has been answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -123,7 +123,7 @@ class _Connection(H11Protocol):
         self.late = self.loop.call_later(self.settings.head_s, self._end_if_late)
         silent = [each for each in cast(set[_Connection], self.connections) if each.is_silent]
         if len(silent) > self.settings.silent:
-            min(silent, key=lambda each: (each.answered, each.since)).transport.abort()  # those without a request first
+            min(silent, key=lambda each: (each.answered, each.since)).transport.abort()  # first those without an answer
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.late.cancel()
@@ -135,7 +135,7 @@ class _Connection(H11Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether it has no request that is being answered, and nothing left to send."""
+        """Whether the connection has no request that is being answered, and nothing left to send."""
         cycle = cast(RequestResponseCycle | None, self.cycle)
         return (cycle is None or cycle.response_complete) and not self.transport.get_write_buffer_size()
 
@@ -148,7 +148,7 @@ class _Connection(H11Protocol):
 
 
 class _Uvicorn(uvicorn.Server):
-    """Uvicorn, which says when it has started, and ends searches before it waits for those who listen to them."""
+    """Uvicorn that reports its start, and ends searches before it waits for the clients that listen to them."""
 
     def __init__(self, config: uvicorn.Config, server: Server, on_start: Callable[[], None]) -> None:
         super().__init__(config)
@@ -172,5 +172,5 @@ def _run(server: Server, bound: socket.socket, on_start: Callable[[], None]) -> 
         timeout_graceful_shutdown=FAREWELL_S, limit_concurrency=settings.silent + settings.answering, ws="none",
         proxy_headers=False, http=connection,
     )  # fmt: skip
-    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it once more when all has ended
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         asyncio.run(_Uvicorn(config, server, on_start).serve(sockets=[bound]))

@@ -1,4 +1,4 @@
-"""Folders of training runs, looked at while they train: what log.jsonl says so far, beside the plan; never written."""
+"""Folders of training runs, read while they train: log.jsonl so far, and the plan. Nothing is written to them."""
 
 import os
 import threading
@@ -13,18 +13,18 @@ from recsmith.web.serving.run_log import LogSoFar
 from recsmith.web.serving.settings import Refused
 
 RUN, PLAN, CARD = "run.json", "plan.json", "model/card.json"
-MOST_ALARMS = 200  # of which the newest are told
-MOST_RUNS = 100  # run folders of a folder
-MOST_PLANS = 20  # that stay read
+MOST_ALARMS = 200  # newest alarms that are sent
+MOST_RUNS = 100  # run folders of a folder that are shown
+MOST_PLANS = 20  # plans kept in memory
 
 
 def is_run(path: Path) -> bool:
-    """Whether a folder is that of a training run: it has a run and its log."""
+    """Whether a folder is of a training run: it has a run file and a log."""
     return (path / RUN).is_file() and (path / LOG).is_file()
 
 
 class RunFolders:
-    """The runs that a server shows: those that were named, and those that lie in its folder of plans."""
+    """The runs that a server shows: named folders, and run folders inside its folder of plans."""
 
     def __init__(self, named: tuple[str, ...], folder: str | None) -> None:
         self.named, self.folder = tuple(map(Path, named)), None if folder is None else Path(folder)
@@ -33,7 +33,7 @@ class RunFolders:
         self._lock = threading.Lock()
 
     def found(self) -> dict[str, Path]:
-        """The folders by the ids that addresses know them by."""
+        """Run folders by their ids in addresses."""
         found: dict[str, Path] = {}
         for path in (*self.named, *self._inside()):
             key = folder_files.key_of(path.name or "run")
@@ -44,11 +44,11 @@ class RunFolders:
         return found
 
     def summaries(self) -> tuple[answers.RunSummary, ...]:
-        """All runs in figures."""
+        """Summaries of all runs."""
         return tuple(self._summary(key, path) for key, path in self.found().items())
 
     def view(self, key: str) -> answers.RunView:
-        """A run to look at; Refused (404) where there is none."""
+        """A training run in detail; Refused (404) if there is none."""
         path = self.found().get(key)
         if path is None:
             raise Refused(404, f"no run '{key[:60]}' is shown here; its folder has moved, or has no {RUN} and {LOG}")
@@ -87,7 +87,7 @@ class RunFolders:
         )
 
     def _plan_of(self, path: Path) -> tuple[answers.RunPlan | None, str]:
-        """The plan of a run, or why there is none to show."""
+        """The plan of a run, or None and why there is none to show."""
         file = path / PLAN
         sign = folder_files.signature(file)
         if sign is None:

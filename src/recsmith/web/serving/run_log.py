@@ -1,7 +1,7 @@
-"""What the log of a training run has said so far, read on from where it was read to.
+"""The log of a training run so far; each call reads on from where the last one stopped.
 
-A look costs what is new in it. A job that goes on from a checkpoint drops lines of lost steps, and its log is then read
-anew. Curves keep a bounded number of points: when there are too many, every second one leaves.
+The cost of a call is proportional to the new lines. A job that resumes from a checkpoint drops the lines of lost steps,
+and its log is then read anew. A curve keeps a bounded number of points: if there are too many, every second is dropped.
 """
 
 import json
@@ -15,19 +15,19 @@ from typing import Any, cast
 from recsmith.training.results.watched import RunAlarm
 from recsmith.web.serving import answers
 
-BLOCK = 4 * 2**20  # bytes of a log that one look reads; what is left comes with the next
-LONGEST = 2**20  # bytes of a line; a longer one is damaged
-MOST_POINTS = 1_000  # of a curve
-LATEST = 20  # lines of training, whose mean is the measured step: a window of samples is read within few of them
-CURVES = {  # of each event: the numbers that are told as curves
+BLOCK = 4 * 2**20  # bytes of a log that one call reads; the next call reads the rest
+LONGEST = 2**20  # bytes of a line; a longer one counts as damaged
+MOST_POINTS = 1_000  # points of a curve
+LATEST = 20  # newest lines of training whose mean is the measured step: a window of samples is read within few of them
+CURVES = {  # event -> its numbers that are shown as curves
     "train": ("logloss", "ne", "auc", "samples_per_s", "step_s", "data_s", "forward_s", "backward_s"),
     "test": ("logloss", "ne", "auc"),
 }
-ALARM, DONE = "alarm", "watcher"  # events of what a watch saw, and of what was done
+ALARM, DONE = "alarm", "watcher"  # events: what a watcher noticed, and what was done about it
 
 
 class LogSoFar:
-    """What a log has said up to where it was read: curves, alarms, the newest step."""
+    """Curves, alarms and the newest step of a log, up to where it was read."""
 
     inode: int
     at: int
@@ -45,7 +45,7 @@ class LogSoFar:
         self._latest: list[dict[str, Any]] = []
 
     def read_on(self) -> None:
-        """Read what is new, as far as one look goes; all anew where the file is another one, or shorter."""
+        """Read new lines, at most BLOCK bytes; read anew if the file was replaced or is shorter."""
         try:
             with self.file.open("rb") as file:
                 state = os.fstat(file.fileno())
@@ -88,7 +88,7 @@ class LogSoFar:
             self._alarm(raw, event, step)
 
     def _alarm(self, raw: dict[str, Any], event: str, step: int) -> None:
-        """An alarm; what was done because of one belongs to it."""
+        """Add an alarm, or add what was done about an alarm to that alarm."""
         because, done = str(raw.get("because", "")), str(raw.get("done", ""))
         if event == DONE:
             for number, each in reversed(list(enumerate(self.alarms))):
@@ -104,7 +104,7 @@ class LogSoFar:
         self.alarms.append(RunAlarm(step=step, since=begun, kind=kind, because=because, done=done))
 
     def measured(self) -> answers.MeasuredStep | None:
-        """The means of the newest lines of training; None before the first."""
+        """Means over the newest lines of training; None before the first one."""
 
         def of_lines(name: str, mean: Callable[[Sequence[float]], float] = fmean) -> float | None:
             values = [value for line in self._latest if (value := number_of(line, name)) is not None]
@@ -125,7 +125,7 @@ class LogSoFar:
 
 
 class ThinnedCurve:
-    """A bounded number of points: one of every `stride` that came, and the newest."""
+    """A bounded number of points: one of every `stride`, and the newest."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[int, float]] = []
@@ -133,7 +133,7 @@ class ThinnedCurve:
         self.newest: tuple[int, float] | None = None
 
     def add(self, step: int, value: float) -> None:
-        """A point."""
+        """Add a point."""
         self.newest = (step, value)
         if self.heard % self.stride == 0:
             self.kept.append((step, value))
@@ -143,13 +143,13 @@ class ThinnedCurve:
 
     @property
     def points(self) -> list[tuple[int, float]]:
-        """What is kept, in order, and the newest."""
+        """The kept points in order, and the newest."""
         last = self.kept[-1:] != [self.newest] and self.newest is not None
         return [*self.kept, *([self.newest] if last and self.newest else [])]
 
 
 def number_of(line: dict[str, Any], name: str) -> float | None:
-    """A finite number of a line; None where it has none."""
+    """A finite number in a log line; None if it has none of that name."""
     value = line.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,17 +1,17 @@
-"""One search in a process of its own: reads its problem as one line of JSON, and tells of it in lines of JSON.
+"""One search in its own process: reads its problem as one line of JSON, and writes events as lines of JSON.
 
     {"kind": "bound", "elapsed_s": 0.2, "bound_s": 0.0011}
     {"kind": "improved", "elapsed_s": 0.3, "total_s": 0.0013}
     {"kind": "done", "plan": {...}, "elapsed_s": 1.2, "iterations": 37, "truncated": false, "notes": []}
     {"kind": "failed", "error": "...", "exit_code": 3}
 
-Given {"advised": plan} it tells what pays beside that plan, in one line.
+Given {"advised": plan} it writes which changes of that plan's job pay, in one line.
 
-SIGINT ends the search with its best plan, as Ctrl-C does on the command line; the end of its standard input, which is
-the end of the server, ends it at once. Anything that is printed on the way goes to standard error.
+SIGINT ends the search with its best plan, as Ctrl-C does on the command line; the end of its standard input, which
+means that the server has ended, ends it at once. Anything else that is printed goes to standard error.
 
-Problems without a plan are told in the words of the page: what is too small, and changes that are buttons there. A
-change is offered only where the planner has found a plan with it.
+Errors of problems without a plan are worded for the page: what is too small, and changes that are buttons there. A
+change is offered only if the planner has found a plan with it.
 """
 
 import json
@@ -57,14 +57,14 @@ def _host_memory(space: Space) -> Fix:
 
 
 def explained(error: RecSmithError, cluster: Cluster, space: Space) -> tuple[str, list[dict[str, object]]]:
-    """The sentence of an error without the command line's options, and what it says would help, for buttons."""
+    """The message of an error without command-line options, and the changes that it names, for buttons."""
     fixes = _fixes_in(str(error), cluster, space)
     said = CHECKED.sub("", str(error)) if fixes else str(error)
     return said, [encode(fix) for fix in fixes]
 
 
 def _fixes_in(message: str, cluster: Cluster, space: Space) -> list[Fix]:
-    """Changes that were checked to work, as the sentence names them for the command line."""
+    """Changes that were checked to work, parsed from the message for the command line."""
     found: list[Fix] = []
     if size := re.search(r"--hbm (\S+?)GiB", message):
         capacity = parse_size(f"{size[1]}GiB")
@@ -84,13 +84,13 @@ def _fixes_in(message: str, cluster: Cluster, space: Space) -> list[Fix]:
     return found
 
 
-EVERY_S = 0.1  # seconds between two improvements that are told
+EVERY_S = 0.1  # seconds between two reported improvements
 
 Tell = Callable[[Raw], None]
 
 
 def search(raw: Raw, tell: Tell) -> Raw:
-    """The last event of a search, which is told of as it goes."""
+    """Run a search and return its last event; earlier events are passed to `tell`."""
     begun, told, bound_told = time.monotonic(), 0.0, False
 
     def on_improve(total_s: float) -> None:
@@ -101,12 +101,12 @@ def search(raw: Raw, tell: Tell) -> Raw:
 
     def hear_problem(evaluator: Evaluator) -> None:
         nonlocal bound_told
-        if not bound_told:  # of several problems, the first
+        if not bound_told:  # only the first, if there are several problems
             bound_told = True
             bound_s = first_bound(evaluator).bound.value_s
             if bound_s is not None:
                 bound_s += sequence_seconds(workload, cluster)
-            if workload.index_dedup == "auto":  # one of two problems, and the other's plans may be faster
+            if workload.index_dedup == "auto":  # it is one of two problems; plans of the other may be faster
                 bound_s = None
             tell({"kind": "bound", "elapsed_s": time.monotonic() - begun, "bound_s": bound_s})
 
@@ -132,7 +132,7 @@ def search(raw: Raw, tell: Tell) -> Raw:
 
 
 def run(raw: Raw, tell: Tell) -> None:
-    """Search, and tell how it ends: with a plan, or with the sentence that says why there is none."""
+    """Search, and report the end: a plan, or a sentence that says why there is none."""
     try:
         tell(search(raw, tell))
     except RecSmithError as error:
@@ -151,7 +151,7 @@ def run(raw: Raw, tell: Tell) -> None:
 
 
 def advise(raw: Raw, tell: Tell) -> None:
-    """Tell what pays beside a plan: {"kind": "advised", "advice": {...}}, or that it failed."""
+    """Report which changes of a plan's job pay: {"kind": "advised", "advice": {...}}, or that it failed."""
     try:
         advice = advise_plan(plan_from_raw(raw["advised"], "the plan"))
         tell({"kind": "advised", "advice": encode(told_advice(advice))})
@@ -162,10 +162,10 @@ def advise(raw: Raw, tell: Tell) -> None:
 
 
 def main() -> None:
-    """Wait for a problem, search, and end."""
+    """Wait for a problem, search, and end the process."""
     signal.signal(signal.SIGINT, _interrupt_once)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that no stray word stands between the events
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that nothing else is printed between the events
 
     def tell(event: Raw) -> None:
         answers.write(json.dumps(event) + "\n")
@@ -173,17 +173,17 @@ def main() -> None:
 
     try:
         line = sys.stdin.buffer.readline()
-        if line.endswith(b"\n"):  # else the server has ended
+        if line.endswith(b"\n"):  # otherwise the server has ended
             threading.Thread(target=_end_with_the_server, daemon=True).start()
             raw = json.loads(line)
             (advise if "advised" in raw else run)(raw, tell)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
-    os._exit(0)  # the reader of standard input would hold up an orderly end
+    os._exit(0)  # an orderly exit would wait for the thread that reads standard input
 
 
 def _interrupt_once(number: int, _: FrameType | None) -> None:
-    """End the search with its best plan; a second interrupt would end it without."""
+    """End the search with its best plan, and ignore further interrupts, which would end it without one."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -1,6 +1,6 @@
-"""Searches: one at a time for each client, a bounded number that wait, each in a process with a limit of time.
+"""Searches: one at a time per client, a bounded number waiting, each in a process with a time limit.
 
-The events of a search are kept, so that whoever listens, again or for the first time, hears all of them in order.
+The events of a search are kept, so that every listener, also a late or returning one, receives all of them in order.
 """
 
 import asyncio
@@ -20,28 +20,28 @@ from recsmith.web.serving.answers import Ending, EventKind, Fix, PlanSummary, Se
 from recsmith.web.serving.settings import Refused, Settings
 
 ENDINGS: tuple[EventKind, ...] = ("done", "failed", "cancelled")
-KEPT_SEARCHES = 64  # that have ended, of all clients, for those who still listen
-LOOK_S = 1.0  # seconds between two looks whether a search's client is still there
-SILENCE_S = 15.0  # seconds without an event, after which listeners hear that the search lives
+KEPT_SEARCHES = 64  # ended searches of all clients, kept for those who still listen
+LOOK_S = 1.0  # seconds between two checks whether a search's client is still there
+SILENCE_S = 15.0  # seconds without an event after which listeners are sent a sign of life
 DIED = "the process of the search has died; the machine may lack memory"
 Keep = Callable[[Raw], Awaitable[PlanSummary]]  # keeps the plan of a `done` event
-LARGEST_LINE = 2**28  # bytes of one event: the plan of the largest problem that the page takes is far below
+LARGEST_LINE = 2**28  # bytes of one event; the plan of the largest problem that the page takes is far smaller
 ARGUMENTS = (
     "-P",
     "-m",
     "recsmith.web.serving.search_process",
-)  # -P: no module of the current folder is taken for another
+)  # -P: modules of the current folder are not imported by mistake
 
 
 class SearchProcess:
-    """One process, which waits for a problem, solves it, and ends."""
+    """A process that waits for a problem, solves it, and ends."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
 
     @classmethod
     async def start(cls) -> "SearchProcess":
-        """A new process; it imports what searches need while nobody waits for it."""
+        """Start a process; it imports what searches need before anybody waits for it."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, *ARGUMENTS, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             start_new_session=True, limit=LARGEST_LINE,
@@ -50,25 +50,25 @@ class SearchProcess:
 
     @property
     def lives(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self.process.returncode is None
 
     async def search(self, problem: Raw) -> AsyncIterator[Raw]:
-        """Give it a problem, and hear its events until it ends."""
+        """Send the process a problem, and yield its events until it ends."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with contextlib.suppress(ConnectionError):  # it has been ended meanwhile
+        with contextlib.suppress(ConnectionError):  # it was ended meanwhile
             self.process.stdin.write(json.dumps(problem).encode() + b"\n")
             await self.process.stdin.drain()
         while line := await self.process.stdout.readline():
             yield json.loads(line)
 
     def interrupt(self) -> None:
-        """Ask it to end with the best plan so far."""
+        """Ask the process to end with the best plan so far."""
         self._signal(signal.SIGINT)
 
     async def end(self) -> None:
-        """End it and all that it has started."""
+        """Kill the process and all that it has started."""
         self._signal(signal.SIGKILL)
         await self.process.wait()
 
@@ -83,9 +83,9 @@ class SearchJob:
     """A search with its events so far.
 
     owner: key of the session.
-    problem: what its process is told.
-    stays: whether it goes on when its client has gone.
-    listeners: who hear its events as they come; heard: when its client last asked for it, by a clock that only goes on.
+    problem: what its process receives.
+    stays: whether it continues without its client.
+    listeners: how many clients are receiving its events. heard: when its client last asked for it, by time.monotonic.
     """
 
     id: str
@@ -102,7 +102,7 @@ class SearchJob:
     process: SearchProcess | None = None
 
     def tell(self, kind: EventKind, **facts: Any) -> None:
-        """Add an event, and wake who listens."""
+        """Add an event, and wake the listeners."""
         self.events.append(SearchEvent(seq=len(self.events), kind=kind, **facts))
         self.news.set()
         self.news = asyncio.Event()
@@ -114,13 +114,13 @@ class SearchJob:
 
     @property
     def state(self) -> SearchState:
-        """Where it is."""
+        """The present state of the search."""
         last = self.events[-1]
         plan = last.plan.id if last.plan else None
         return SearchState(id=self.id, state=last.kind, name=self.name, plan=plan, error=last.error)
 
     async def listen(self, after: int) -> AsyncIterator[SearchEvent | None]:
-        """Its events behind a number, past and coming, up to the ending; None where nothing happens for a while."""
+        """Events after number `after`, past and coming, up to the ending; None after SILENCE_S seconds without one."""
         self.listeners += 1
         try:
             while True:
@@ -140,7 +140,7 @@ class SearchJob:
             self.heard = time.monotonic()
 
     def is_left(self, absent_s: float) -> bool:
-        """Whether nobody has listened to it, or asked for it, for so long."""
+        """Whether nobody has listened to the search, or asked for it, for `absent_s` seconds; False if it stays."""
         return not (self.stays or self.listeners or time.monotonic() - self.heard < absent_s)
 
 
@@ -161,7 +161,7 @@ class Searches:
             self.spare = await SearchProcess.start()
 
     def start(self, owner: str, name: str, problem: Raw, keep: Keep, *, stays: bool = False) -> SearchJob:
-        """A new search; Refused where the client has one that runs (409), or too many wait (429)."""
+        """Start a search; Refused if the client has one that runs (409), or too many wait (429)."""
         running = self._check_turn(owner)
         search = SearchJob(f"search-{secrets.token_hex(8)}", owner, name, problem, keep, stays)
         self._forget_old()
@@ -171,7 +171,7 @@ class Searches:
         return search
 
     def _check_turn(self, owner: str) -> int:
-        """How many searches run or wait; Refused where the client has one of them, or too many wait."""
+        """Number of searches that run or wait; Refused if the client has one of them, or too many wait."""
         owners = [search.owner for search in self.searches.values() if not search.has_ended] + [*self.asking]
         if owner in self.asking:
             raise Refused(409, "what pays is being worked out for you, which may take minutes; ask again after that")
@@ -182,7 +182,7 @@ class Searches:
         return len(owners)
 
     async def ask(self, owner: str, question: Raw) -> Raw:
-        """The one answer of a process to a question, in its turn among searches; Refused as a search is."""
+        """A process's single answer to a question, queued among the searches; Refused as in `start`, or if it fails."""
         self._check_turn(owner)
         self.asking.add(owner)
         try:
@@ -206,7 +206,7 @@ class Searches:
 
     @contextlib.asynccontextmanager
     async def _spare_process(self) -> AsyncGenerator[SearchProcess]:
-        """The process that waits, which is ended afterwards while another one starts."""
+        """The waiting process, for one use; afterwards it is ended and another one is started."""
         await self.warm_up()
         process, self.spare = self.spare, None
         assert process is not None
@@ -217,7 +217,7 @@ class Searches:
         await self.warm_up()
 
     def find(self, key: str, owner: str) -> SearchJob:
-        """The client's search of an id; Refused (404) where it has none."""
+        """The client's search of an id; Refused (404) if it has none."""
         search = self.searches.get(key)
         if search is None or search.owner != owner:
             raise Refused(404, f"no search '{key[:60]}' is known here; it ended some time ago")
@@ -240,12 +240,12 @@ class Searches:
                 await task
 
     def stop(self, search: SearchJob) -> None:
-        """Have a search end with its best plan so far."""
+        """Ask a search to end with its best plan so far."""
         if search.process is not None:
             search.process.interrupt()
 
     async def close(self) -> None:
-        """End everything."""
+        """Cancel all searches and end the waiting process."""
         for search in list(self.searches.values()):
             await self.cancel(search)
         if self.spare is not None:
@@ -281,7 +281,7 @@ class Searches:
     async def _hear_all(self, search: SearchJob, process: SearchProcess) -> None:
         longest_s = search.problem["time_limit_s"] or self.settings.longest_search_s
         limit_s = longest_s + self.settings.grace_s
-        late = asyncio.get_running_loop().call_later(longest_s, process.interrupt)  # it ends with its best plan then
+        late = asyncio.get_running_loop().call_later(longest_s, process.interrupt)  # it then ends with its best plan
         try:
             async with asyncio.timeout(limit_s):
                 async for event in process.search(search.problem):

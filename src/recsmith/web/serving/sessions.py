@@ -1,6 +1,6 @@
 """What each client keeps on the server, in memory and for a limited time: files that it opened.
 
-Its plans are those of the server's folder; without a folder they are in memory, too, each client's own.
+Its plans are those of the server's folder; without a folder, each client's plans are kept in memory, too.
 """
 
 import secrets
@@ -20,44 +20,44 @@ from recsmith.web.serving.settings import Refused, Settings
 from recsmith.web.serving.uploads import RunningText
 from recsmith.workloads import Workload
 
-PROGRAMS = "programs"  # the session of those who send the token itself
+PROGRAMS = "programs"  # the session shared by programs that send the token itself
 
 Kept = TypeVar("Kept")
 
 
 class Shelf(Generic[Kept]):
-    """The latest things of one kind by their ids, which say the kind: `plan-3f09c2...`."""
+    """The latest objects of one kind by their ids, which begin with the kind: `plan-3f09c2...`."""
 
     def __init__(self, kind: str, most: int) -> None:
         self.kind, self.most = kind, most
         self.things: OrderedDict[str, Kept] = OrderedDict()
 
     def put(self, thing: Kept) -> str:
-        """Keep a thing under a new id; the oldest leaves where there are too many."""
+        """Keep an object under a new id; the oldest is dropped if there are too many."""
         key = f"{self.kind}-{secrets.token_hex(8)}"
         self.keep(key, thing)
         return key
 
     def keep(self, key: str, thing: Kept) -> None:
-        """Keep a thing under an id of its own."""
+        """Keep an object under a given id."""
         self.things[key] = thing
         while len(self.things) > self.most:
             self.things.popitem(last=False)
 
     def get(self, key: str) -> Kept:
-        """The thing of an id; Refused (404) where there is none."""
+        """The object of an id; Refused (404) if there is none."""
         if key not in self.things:
             raise Refused(404, f"no {self.kind} '{key[:60]}' is kept here; it was deleted, or has made room for others")
         return self.things[key]
 
     def drop(self, key: str) -> None:
-        """Forget a thing; Refused (404) where there is none."""
+        """Forget an object; Refused (404) if there is none."""
         self.get(key)
         del self.things[key]
 
 
 class PlanShelf:
-    """The latest plans of one client, in memory alone; they go with the server."""
+    """The latest plans of one client, in memory only; they are lost when the server ends."""
 
     def __init__(self, most: int, summary: Callable[[str, KeptPlan], PlanSummary]) -> None:
         self.shelf = Shelf[KeptPlan]("plan", most)
@@ -70,22 +70,22 @@ class PlanShelf:
         return self.shelf.put(kept)
 
     def get(self, key: str) -> KeptPlan:
-        """The plan of an id; Refused (404) where there is none."""
+        """The plan of an id; Refused (404) if there is none."""
         return self.shelf.get(key)
 
     def listing(self) -> Listing:
-        """All plans in figures, and names of those that were deleted."""
+        """Summaries of all plans, and names of deleted ones."""
         return Listing(
             plans=tuple(self.summary(*each) for each in self.shelf.things.items()),
             deleted=tuple(DeletedPlan(id=key, name=kept.name) for key, kept in self.gone.things.items()),
         )
 
     def unwritten(self) -> tuple[KeptPlan, ...]:
-        """None: all plans of this client go with the server, as it was told."""
+        """Always empty: it was announced that all plans are lost when the server ends."""
         return ()
 
     def change(self, key: str, name: str | None, note: str | None) -> None:
-        """Give a plan another name, or note."""
+        """Change a plan's name or note."""
         kept = self.get(key)
         given = {word: value for word, value in (("name", name), ("note", note)) if value is not None}
         self.shelf.keep(key, replace(kept, card=replace(kept.card, **given)))
@@ -102,12 +102,12 @@ class PlanShelf:
         return key
 
     def draft(self, key: str) -> HandDraft:
-        """The changes by hand that wait at a plan."""
+        """The draft of a plan; an empty one if there is none."""
         self.get(key)
         return self.drafts.get(key, HandDraft())
 
     def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
-        """Put a draft in the place of the one that was changed."""
+        """Replace the draft that was changed; Refused (409) if it is no longer the stored one."""
         check_base(self.draft(key), change)
         self.drafts = {each: draft for each, draft in self.drafts.items() if each in self.shelf.things}
         self.drafts[key] = next_draft(change, self.get(key).plan.digest)
@@ -116,7 +116,7 @@ class PlanShelf:
 
 @dataclass(frozen=True)
 class KeptStream:
-    """How a stream is best learned, and the name of its file."""
+    """Ways to train on a stream, as compared by a replay, and the name of its file."""
 
     name: str
     result: OnlineResult
@@ -132,7 +132,7 @@ class KeptSweep:
 
 @dataclass
 class Session:
-    """A client and its things. used: seconds of a clock that never goes back. reads: it may change nothing."""
+    """A client and its objects. used: last use, by time.monotonic. reads: whether it may change nothing."""
 
     key: str
     plans: KeptPlans
@@ -142,8 +142,8 @@ class Session:
     sweeps: Shelf[KeptSweep]
     running: Shelf[RunningText]
     reads: bool = False
-    names: dict[str, str] = field(default_factory=dict[str, str])  # of files, by the id of what they held
-    assumed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # of their tables, likewise
+    names: dict[str, str] = field(default_factory=dict[str, str])  # names of files, by the id of what they held
+    assumed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # fields not stated
     used: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -157,15 +157,15 @@ class Session:
 
 
 class Sessions:
-    """All sessions by their keys, which only the clients' cookies hold. plans: what keeps those of a new session."""
+    """All sessions by their keys, which only the clients' cookies hold. plans: returns the store for a new session."""
 
     def __init__(self, settings: Settings, plans: Callable[[], KeptPlans]) -> None:
         self.settings, self.plans = settings, plans
         self.by_key: dict[str, Session] = {}
-        self.prepare: Callable[[Session], None] = lambda _: None  # puts into a new session what every one begins with
+        self.prepare: Callable[[Session], None] = lambda _: None  # fills a new session with the first files
 
     def open(self, key: str | None = None, *, reads: bool = False) -> Session:
-        """A new session; those that have been idle too long leave, and the idlest where there are too many."""
+        """Open a new session; idle sessions are dropped, and the longest idle one if there are too many."""
         self._forget()
         session = Session.new(key or secrets.token_urlsafe(32), self.plans(), self.settings, reads=reads)
         self.prepare(session)
@@ -173,7 +173,7 @@ class Sessions:
         return session
 
     def find(self, key: str) -> Session | None:
-        """The session of a key, used now; None where it is unknown or forgotten."""
+        """The session of a key, marked as used now; None if it is unknown or was forgotten."""
         session = self.by_key.get(key)
         if session is None or session.key.startswith(PROGRAMS) or self._is_idle(session):
             return None
@@ -181,7 +181,7 @@ class Sessions:
         return session
 
     def of_programs(self, *, reads: bool = False) -> Session:
-        """The session of all who send the token itself, or that of all who send the one that only reads."""
+        """The session shared by programs that send the token, or by those that send the token that only reads."""
         key = f"{PROGRAMS} that read" if reads else PROGRAMS
         session = self.by_key.get(key)
         if session is None or self._is_idle(session):

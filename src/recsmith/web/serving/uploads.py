@@ -1,4 +1,4 @@
-"""Files that a client sends, read as the command line reads them; never looked for in the file system."""
+"""Files that a client sends, read as the command line reads them; none is read from the server's file system."""
 
 import re
 import warnings
@@ -28,15 +28,16 @@ from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.files import CSV_COLUMNS
 from recsmith.workloads.torchrec_log import find_report
 
-ASSUMED_BATCH = 8192  # samples per device and step, of a CSV that comes without; the page says so and offers to change
-LONGEST_HEADER = 4096  # characters in which the first line of a CSV ends
+# samples per device and step, for a CSV that states none; the page says so and offers to change it
+ASSUMED_BATCH = 8192
+LONGEST_HEADER = 4096  # characters within which the first line of a CSV must end
 LONGEST_NAME = 120  # characters of a file's name that messages show
 _SCHEMA = re.compile(r"""["']?schema["']?\s*:\s*["']?(recsmith/[a-z-]+/1)""")
 
 
 @dataclass(frozen=True)
 class RunningText:
-    """A plan that a job runs today, as TorchRec writes it. devices: how many ranks it names at least."""
+    """A plan that a job runs today, as TorchRec writes it. devices: the least number of ranks that it can have."""
 
     text: Given
     tables: int
@@ -47,8 +48,8 @@ class RunningText:
 class ReadUpload:
     """What a file held. name: of the file, for people.
 
-    assumed: what of its tables the file did not tell, by the names of the fields. notes: what to know, in sentences.
-    running: the plan that a job runs, which a log holds besides its tables.
+    assumed: fields that the file did not state about its tables. notes: what to know, in sentences. running: the plan
+    that a job runs, which a log holds in addition to its tables.
     """
 
     name: str
@@ -61,13 +62,13 @@ class ReadUpload:
 def read_upload(
     data: bytes, name: str, settings: Settings, batch_size: int | None = None, *, assume: bool = False
 ) -> ReadUpload:
-    """What a text holds: a workload, cluster, plan, constraints, how a stream is learned best, or a running plan.
+    """Read a text: a workload, cluster, plan, constraints, sweep, comparison of ways to train, or running plan.
 
-    Files of RecSmith are told by their schema, CSV by its ending or its header; logs hold a workload and a running
-    plan. assume: whether a CSV that comes without a batch size is read with ASSUMED_BATCH.
+    Files of RecSmith are recognised by their schema, CSV by its ending or its header; logs hold a workload and a
+    running plan. assume: whether a CSV that states no batch size is read with ASSUMED_BATCH.
 
     Raises:
-        UsageError: the text is none of these, or breaks a rule; the sentences are those of the command line.
+        UsageError: the text is none of these, or breaks a rule; the messages are those of the command line.
         Refused: it is too large for the page.
     """
     given = _given(data, name)
@@ -99,13 +100,13 @@ def _given(data: bytes, name: str) -> Given:
 
 
 def _is_table(text: str) -> bool:
-    """Whether a text begins with the header of a CSV workload, as what is pasted has no ending that says so."""
+    """Whether a text begins with the header of a CSV workload; pasted text has no file ending that says so."""
     words = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].strip().split(",")
     return len(words) > 1 and set(words) <= set(CSV_COLUMNS)
 
 
 def _running(given: Given, *, is_log: bool) -> RunningText | None:
-    """The running plan of a text, where it is one of TorchRec's forms; a log whose plan is odd still has its tables."""
+    """The running plan of a text in one of TorchRec's forms, else None; also None for a log whose plan is invalid."""
     try:
         found = running_plan(given.text, given)
     except UsageError:
@@ -119,7 +120,7 @@ def _running(given: Given, *, is_log: bool) -> RunningText | None:
 
 
 def _assumed(given: Given, batch_size: int | None, *, is_log: bool, assume: bool) -> tuple[int | None, tuple[str, ...]]:
-    """The batch size to read with, and what neither the text nor the client tells of its tables."""
+    """The batch size to read with, and the fields that neither the text nor the client states about its tables."""
     if given.endswith(".csv"):
         batch = ("batch_size",) if batch_size is None and assume else ()
         kinds = () if "data_type" in given.text.partition("\n")[0] else ("data_type",)
@@ -145,20 +146,20 @@ def _read(
 
 
 def _schema_of(given: Given) -> str | None:
-    """The schema that a file of RecSmith names: the first one."""
+    """The schema that a file of RecSmith names at its top level; None without one."""
     raw = parse(given.text, given) if _SCHEMA.search(given.text) else {}
     schema = raw.get("schema")
     return schema if isinstance(schema, str) else None
 
 
 def shown_name(name: str) -> str:
-    """The last part of a file's name, short and printable."""
+    """The last part of a file's name, shortened and printable."""
     short = re.split(r"[/\\]", name)[-1][-LONGEST_NAME:]
     return "".join(sign if sign.isprintable() else "?" for sign in short) or "the file"
 
 
 def check_size(workload: Workload, cluster: Cluster | None, settings: Settings) -> None:
-    """Refuse (413) problems that are too large for a page; the command line plans them."""
+    """Raise Refused (413) for problems that are too large for a page; the command line plans them."""
     tables, devices = len(workload.tables), cluster.world_size if cluster else 1
     within = tables <= settings.most_tables and devices <= settings.most_devices
     if not within or tables * devices > settings.most_cells:
@@ -171,7 +172,7 @@ def check_size(workload: Workload, cluster: Cluster | None, settings: Settings) 
 
 
 def check_cost_model(name: str) -> None:
-    """Refuse a cost model that is not one of those that ship or are installed: a file's path is none."""
+    """Raise UsageError for a cost model that is not shipped or installed; paths of files are not accepted."""
     learned = [PREFIX + each for each in shipped_models()]
     known = [*COST_MODELS, *learned, *_plugins.plugin_names(_plugins.COST_MODELS)]
     if name not in known:
@@ -179,7 +180,7 @@ def check_cost_model(name: str) -> None:
 
 
 def check_planner(name: str) -> None:
-    """Refuse a planner that is not one of those that ship or are installed: a word with a file in it is none."""
+    """Raise UsageError for a planner that is not shipped or installed; names that contain a file are not accepted."""
     known = [*PLANNERS, *_plugins.plugin_names(_plugins.PLANNERS)]
     if name not in known:
         raise UsageError(f"no planner of this page is called '{name[:LONGEST_NAME]}'{did_you_mean(name, known)}")

@@ -1,4 +1,4 @@
-"""From nouns to answers: workloads, clusters, plans and streams in figures, and as their pages draw them."""
+"""Answers made from nouns: summaries and details of workloads, clusters, plans and streams."""
 
 import re
 from collections import Counter
@@ -29,13 +29,13 @@ from recsmith.workloads import Table, Workload, builtins, load_workload
 from recsmith.workloads.data_types import DATA_TYPES
 from recsmith.workloads.optimizers import OPTIMIZERS
 
-MOST_CHANGES = 500  # tables of a difference that are told one by one
+MOST_CHANGES = 500  # tables of a difference that are listed one by one
 _reading = Lock()
-_NUMBERED = re.compile(r"#[0-9]+$")  # as readers number tables of the same name
+_NUMBERED = re.compile(r"#[0-9]+$")  # as readers number tables with equal names
 
 
 def choices(settings: Settings) -> answers.Choices:
-    """What there is to choose from; read from the package once, whoever asks first."""
+    """All choices of the page; they are read from the package once, at the first request."""
     with _reading:
         return _choices(settings)
 
@@ -65,7 +65,7 @@ def _choice(named: Named) -> answers.NamedChoice:
 
 
 def workload_summary(key: str, workload: Workload, session: Session | None = None) -> answers.WorkloadSummary:
-    """A workload in figures; where it has no name of its own it is called as its file is."""
+    """A workload in figures; without a name of its own it is named after its file."""
     name = session.names.get(key) if session else None
     return answers.WorkloadSummary(
         id=key, name=workload.name or name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
@@ -112,7 +112,7 @@ def stream_summary(key: str, kept: KeptStream) -> answers.StreamSummary:
 
 
 def stream_view(key: str, kept: KeptStream) -> answers.StreamView:
-    """A stream's arms."""
+    """A stream's arms in figures and curves."""
     found = kept.result
     return answers.StreamView(
         summary=stream_summary(key, kept), because=found.because, rows=found.rows,
@@ -145,7 +145,7 @@ def _knees(found: WrittenSweep) -> tuple[str, ...]:
 
 
 def table_alone(found: TableCost) -> answers.TableAlone:
-    """What a table costs the step, its best other place in words."""
+    """What a table costs the step, with its best other placement in words."""
     best, words = found.best, None
     if best is not None:
         words = placement_words(
@@ -161,7 +161,7 @@ def table_alone(found: TableCost) -> answers.TableAlone:
 
 
 def devices_per_host(cluster: Cluster) -> int | None:
-    """How many devices a host of the cluster's kind holds, where the catalogue knows it."""
+    """Devices per host for the cluster's device, if the catalogue has it."""
     known = named_cluster(cluster.device.name) if cluster.device.name in catalogue() else None
     return known.local_world_size if known else None
 
@@ -175,7 +175,7 @@ def kept_plan(
     question: Raw | None = None,
     run: Raw | None = None,
 ) -> KeptPlan:
-    """A plan with its card. question: what its search was asked for; run: the event that ended it."""
+    """A plan with its card. question: the request of its search. run: the event that ended it."""
     facts = {key: run[key] for key in ("elapsed_s", "iterations", "truncated")} if run else {}
     shown = one_line(name).strip() or f"{plan.workload.name or 'workload'} on {short_name(plan.cluster)}"
     card = PlanCard(
@@ -191,7 +191,7 @@ def running_summary(key: str, kept: RunningText) -> answers.RunningSummary:
 
 
 def side_by_side(keys: tuple[str, ...], session: Session) -> answers.SideBySide:
-    """Plans in figures, and what changes from the first to each other."""
+    """Plans in figures, and what changes from the first to each of the others."""
     kept = [session.plans.get(key) for key in keys]
     pairs = zip(keys, kept, strict=True)
     return answers.SideBySide(
@@ -204,7 +204,7 @@ def side_by_side(keys: tuple[str, ...], session: Session) -> answers.SideBySide:
 
 
 def _settings(plan: Plan) -> dict[str, str]:
-    """What a plan was asked for, in words."""
+    """The settings of a plan's request, in words."""
     space, limits = constraints_from_raw(plan.constraints, "plan")
     per_rank = {"most tables or bytes of a device": limits.per_rank} if limits.per_rank else {}
     rules = {f"rule for {rule.tables}": rule for rule in limits.rules}
@@ -223,7 +223,7 @@ def _settings(plan: Plan) -> dict[str, str]:
 
 
 def _unlike(settings: list[dict[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Settings in which plans differ; a dash where one has none."""
+    """Settings in which plans differ; a dash if a plan has none."""
     names = dict.fromkeys(name for each in settings for name in each)
     found = {name: tuple(each.get(name, "-") for each in settings) for name in names}
     return {name: values for name, values in found.items() if len(set(values)) > 1}
@@ -256,7 +256,7 @@ def _place(placement: Placement | None) -> str | None:
 
 
 def plan_data(plan: Plan) -> Raw:
-    """Plain data: seconds and bytes of every device, and the tables in order of their names."""
+    """A plan as plain data: seconds and bytes of every device, and the tables in order of their names."""
     tables = {table.name: table for table in plan.workload.tables}
     return {
         "cost": encode(plan.cost),
