@@ -1,4 +1,4 @@
-"""Advice on runs: a draft for new data (drafting.py), and what a run could switch on, priced (runs.py) and tried.
+"""Advice on runs: a draft for new data (drafting.py), and what a run could switch on, priced and tried.
 
-runs.py asks dry runs, and trials.py trains some steps of the first changes here.
+runs.py prices changes by dry runs, and trials.py trains the first changes for some steps on this machine.
 """

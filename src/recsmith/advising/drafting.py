@@ -1,4 +1,4 @@
-"""Writes the draft of a run for data that it looks at: a line for each column, with what was seen there."""
+"""Writes a draft run file for data: a line for each column, with what was found in its first rows."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 
 PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
-ROWS = 65_536  # that are looked at
+ROWS = 65_536  # rows that are read
 TOP = """\
 # A draft for {data}, made by `recsmith init`{seen}: correct what it got wrong.
 # Every key, with its default and meaning: docs/reference/run.md. What it means for this data, untrained:
@@ -43,9 +43,9 @@ metrics: {every: 100}
 
 
 def drafted_run(data: str, run: str, label: str | None = None) -> str:
-    """The text of a run file for data at a path: CSV, JSON lines or Parquet, or what `load_spec` takes.
+    """The text of a run file for data at a path: CSV, JSON lines or Parquet, or anything that `load_spec` reads.
 
-    run: the file that it will be, for its comments. label: the column of labels; None: the one that seems to be it.
+    run: the future name of the file, for its comments. label: the column of labels; None guesses it.
 
     Raises:
         UsageError: nothing is there, or no column seems to be the label.
@@ -66,7 +66,7 @@ def drafted_run(data: str, run: str, label: str | None = None) -> str:
 
 
 def _first_part(spec: ParquetSpec) -> Any:
-    """The first rows that files of columns hold; those of a file without rows where none holds any."""
+    """The first rows of column files; an empty table if no file has rows."""
     files = [ColumnFile(path) for path in column_files(spec.paths)]
     parts = ((file, part) for file in files for part, rows in enumerate(file.sizes) if rows)
     file, part = next(parts, (files[0], None))
@@ -78,7 +78,7 @@ def _says_its_columns(spec: ParquetSpec) -> bool:
 
 
 def _known(spec: Any) -> str:
-    """The data of a spec, of which nothing has to be guessed."""
+    """The data part of a run for a spec, which leaves nothing to guess."""
     raw = {key: value for key, value in spec_to_raw(spec).items() if key != "schema"}
     splits = raw["format"] == "movielens"
     train = json.dumps({**raw, **({"split": "train"} if splits else {})})
@@ -101,7 +101,7 @@ def _label(columns: Sequence[LookedColumn], label: str | None, data: str) -> Loo
 
 
 def _of_columns(data: str, format_: str, columns: Sequence[LookedColumn], label: LookedColumn, run: str) -> str:
-    """The data of a run, a line for each column."""
+    """The data part of a run, with a line for each column."""
     others = [each for each in columns if each is not label]
     shared = shared_ids(others)
     features = [_feature(each, shared.get(each.name)) for each in others if each.kind not in ("number", "nothing")]
@@ -132,7 +132,7 @@ def _of_columns(data: str, format_: str, columns: Sequence[LookedColumn], label:
 
 
 def _threshold(label: LookedColumn) -> list[str]:
-    """From what value on labels are 1, where they are more than 0 and 1."""
+    """The threshold from which on labels are 1, if they have values outside 0 to 1."""
     assert label.least is not None
     assert label.most is not None
     if label.least >= 0 and label.most <= 1:
@@ -141,7 +141,7 @@ def _threshold(label: LookedColumn) -> list[str]:
 
 
 def _transforms(column: LookedColumn) -> list[str]:
-    """What a column is read as: the weekday and hour of a time, the logarithm of what is skewed."""
+    """Transforms of a column: weekday and hour of a time, logarithm of a skewed number."""
     name, weekday = _quoted(column.name), _quoted(f"{column.name}_weekday")
     if column.kind == "time":
         return [
@@ -152,7 +152,7 @@ def _transforms(column: LookedColumn) -> list[str]:
 
 
 def _feature(column: LookedColumn, shared: str | None) -> str:
-    """shared: the column whose vocabulary it has."""
+    """A feature with its comment. shared: the column whose vocabulary it uses."""
     name = _quoted(column.name)
     if column.kind == "time":
         return f"{{name: {name}, ids: {'milliseconds' if column.milliseconds else 'seconds'}}}    # {_seen(column)}"
@@ -174,5 +174,5 @@ def _why(column: LookedColumn) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as YAML reads it: in quotes, unless it is a plain word."""
+    """A name for YAML: in quotes, unless it is a plain word."""
     return name if PLAIN.fullmatch(name) and name.lower() not in ("true", "false", "null") else json.dumps(name)

@@ -1,6 +1,6 @@
-"""Advice on a run: a dry run with each thing that could be switched on, beside the dry run as it is.
+"""Advice on a run: a dry run with each possible change, compared with the dry run as it is.
 
-A dry run decides, refuses and prices as a start does, so what stands in the advice is what the job would have done.
+A dry run decides, refuses and prices as a start does, so the advice states what the job would have done.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
 from recsmith.training.seams.registry import batches_of_a_step, systems, use_systems
 from recsmith.workloads import Workload
 
-APART = 0.10  # of a gain: 59 of 75 small ones that were told of runs were no farther off (docs/advise.md)
+APART = 0.10  # of a gain: 59 of 75 small ones predicted for runs were no farther off (docs/advise.md)
 TABLES_ALONE = (
     "not priced: dense layers, their gradients and reading, and so nothing that changes these. For a job on CPUs, "
     "`recsmith advise RUN --set plan=plan.json` prices them on the links of a plan for that cluster"
@@ -37,17 +37,17 @@ def advise_run(
     step_s: float | None = None, capture: Source | None = None, aim: Aim = STEP, on_switch: OnSwitch | None = None,
     **search: Any,
 ) -> Advice:  # fmt: skip
-    """What a run could switch on, and what each would bring.
+    """What a run could switch on, and the gain of each change.
 
     Args:
         run: a Run or its file.
-        settings: 'key=value' over it.
-        cluster: on which its tables are planned instead; None: the job as it would train on this machine.
-        step_s: seconds of a whole step on that cluster, measured.
+        settings: 'key=value' changes to the run.
+        cluster: plan its tables on this cluster instead; None: price the job as it would train on this machine.
+        step_s: measured seconds of a whole step on that cluster.
         capture: folder of a capture of the run, which corrects the parts of its predicted step.
-        aim: what the job is to have less of, and its limits; on this machine no devices and no money.
-        on_switch: hears the name of each switch before it is priced.
-        search: what `plan` takes beside, for every plan on that cluster.
+        aim: what to minimise, and its limits; on this machine neither devices nor money.
+        on_switch: called with the name of each switch before it is priced.
+        search: further options of `plan`, for every plan on that cluster.
 
     Raises:
         UsageError: the run cannot start, its step is not predicted here, or the capture is of another job.
@@ -81,7 +81,7 @@ def advise_run(
 
 
 def _whose_speeds() -> str:
-    """On what machine the speeds were measured that a step is predicted by."""
+    """On which machine the speeds behind the predicted step were measured."""
     return (
         f"its speeds are of a core of another machine ({core().card.device}); on another processor a part may take "
         "several times as long, which a capture of the run tells (--capture)"
@@ -89,9 +89,9 @@ def _whose_speeds() -> str:
 
 
 def tables_on(run: Run | Source, cluster: Cluster | Source, settings: tuple[str, ...] = ()) -> Workload:
-    """The tables of a run as devices of a cluster look them up: this machine need not hold them.
+    """The tables of a run as devices of a cluster look them up; they need not fit on this machine.
 
-    settings: 'key=value' over it.
+    settings: 'key=value' changes to the run.
     """
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.plan import tables_of_run
@@ -111,7 +111,7 @@ def _step_of(dry: DryRun) -> JobStep:
 
 
 def priced(dry: DryRun, by: StepFactors | None = None) -> JobPrice:
-    """What the job of a dry run takes; UsageError where its step is not predicted. by: a capture, that corrects it."""
+    """The JobPrice of a dry run; UsageError if its step is not predicted. by: factors of a capture that correct it."""
     step = _step_of(dry) if by is None else by.corrected(_step_of(dry))
     ranks, _ = ranks_of(dry.run)
     samples = dry.run.data.local_batch_size(ranks) * batches_of_a_step(dry.run)
@@ -122,9 +122,9 @@ def priced(dry: DryRun, by: StepFactors | None = None) -> JobPrice:
 
 
 def core_switches(run: Run) -> list[Switch]:
-    """What belongs to no system."""
+    """Possible changes of a run that belong to no system."""
     found: list[Switch] = []
-    if run.plan not in MADE_HERE and load_plan(run.plan).cluster.hosts == 1:  # one made here is of one host
+    if run.plan not in MADE_HERE and load_plan(run.plan).cluster.hosts == 1:  # a plan made here is for one host
         found.append(Switch(
             name="a new plan", change="plan: auto", settings=("plan=auto",), quality="exact", page="train.md"
         ))  # fmt: skip

@@ -1,7 +1,7 @@
-"""The first changes of an advice, trained here for some steps beside the run as it is: `recsmith advise --try`.
+"""Trains the first changes of an advice for some steps, compared with the unchanged run: `recsmith advise --try`.
 
-Each seed trains the run and each change in turn, every other seed in the opposite order, so that what disturbs this
-machine disturbs all of them. What is compared are samples a second and the score on data.test of the same seed.
+Each seed trains the run and each change in turn, every other seed in reverse order, so that disturbances of this
+machine affect all of them. Samples per second and the score on data.test are compared for the same seed.
 """
 
 import os
@@ -20,13 +20,13 @@ from recsmith.training.launch.launching import train
 from recsmith.training.run import Run, load_run
 
 MOST_TRIED, SEEDS = 3, (0, 1, 2)
-LINES = 8  # of the log that a trial has at least; of these the first, in which a job warms up, does not count
+LINES = 8  # least log lines of a trial; the first one, in which a job warms up, is not counted
 LEAST_STEPS = 2 * LINES
-BUSY = 0.5  # of the cores: a load average from which on times say little
+BUSY = 0.5  # load average, as a share of the cores, above which measured times are unreliable
 
 
 def check_idle() -> None:
-    """UsageError where others work on this machine."""
+    """Raise UsageError if other programs keep this machine busy."""
     load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
     if load > BUSY * cores:
         raise UsageError(
@@ -36,7 +36,7 @@ def check_idle() -> None:
 
 
 def check_steps(steps: int) -> None:
-    """UsageError where there are too few steps to tell anything by."""
+    """Raise UsageError if there are too few steps to show a difference."""
     if steps < LEAST_STEPS:
         raise UsageError(f"{steps} steps of a trial tell nothing; try at least {LEAST_STEPS}")
 
@@ -45,10 +45,10 @@ def with_trials(
     advice: Advice, run: Run | Source, settings: tuple[str, ...], steps: int, *, seeds: Sequence[int] = SEEDS,
     on_progress: Callable[[str], object] | None = None,
 ) -> Advice:  # fmt: skip
-    """The advice with how its first changes did here; nothing is left on disk, also where it is interrupted.
+    """The advice with the measured effect of its first changes; nothing is left on disk, even after an interrupt.
 
     Raises:
-        UsageError: there are too few steps, or the run names no data that so many can be read from.
+        UsageError: there are too few steps, or the run's data ends before that many.
         RecSmithError: a rank failed, or a signal ended a training.
     """
     check_steps(steps)
@@ -65,14 +65,14 @@ def with_trials(
 
 
 def score_of(run: Run) -> str:
-    """The score that is compared; '' where the run has no data for one."""
+    """The score that is compared; '' if the run has no test data."""
     return "auc" if run.data.test is not None else ""
 
 
 def _trained(
     run: Run | Source, settings: tuple[str, ...], steps: int, seed: int, score: str
 ) -> tuple[float, float | None]:
-    """(samples a second, the score) of one training in a folder that is gone afterwards."""
+    """(samples per second, score) of one training in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="recsmith-try-") as folder:
         ends = (f"steps={steps}", f"metrics.every={steps // LINES}", "checkpoint=null")
         result = train(run, settings=(*settings, f"output={folder}/out", f"seed={seed}", *ends))
@@ -82,7 +82,7 @@ def _trained(
 
 
 def speed_in(folder: Path) -> float:
-    """Samples a second by the log of a run, without its first line, in which it warms up."""
+    """Samples per second by a run's log, without its first line, in which the job warms up."""
     lines = logged(folder / LOG, "train")
     if len(lines) < 2:
         raise UsageError(
@@ -92,7 +92,7 @@ def speed_in(folder: Path) -> float:
 
 
 def _score(scores: Any, name: str) -> float | None:
-    """The score by its name; None where the data or the model have none."""
+    """The score of a name; None if the data or the model has none."""
     value = scores.get(name) if name and isinstance(scores, Mapping) else None
     return None if value is None else float(value)
 
@@ -100,7 +100,7 @@ def _score(scores: Any, name: str) -> float | None:
 def _tried(
     advised: Advised, found: Mapping[str, Sequence[tuple[float, float | None]]], steps: int, score: str
 ) -> Tried:
-    """What came of a change, seed by seed beside the run as it is."""
+    """The measured effect of a change, seed by seed compared with the unchanged run."""
     pairs = list(zip(found[""], found[advised.switch.name], strict=True))
     gain, within = mean_within([1 - before / after for (before, _), (after, _) in pairs])
     deltas = [after - before for (_, before), (_, after) in pairs if before is not None and after is not None]

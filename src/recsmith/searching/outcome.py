@@ -1,4 +1,4 @@
-"""What a search found: samples of the choices that it learned, with their prices."""
+"""The outcome of an architecture search: samples of the learned choices, with their prices."""
 
 from recsmith._types import noun
 from recsmith.searching.prices import PlannedPrice
@@ -7,10 +7,10 @@ from recsmith.searching.space import Picks, SearchSpace
 
 @noun
 class Sample:
-    """One that was found.
+    """A sample that a search found.
 
-    price: the sum of its choices' prices. replanned: what the planner says. network_auc: on data.test, masked in the
-    one network, whose weights it shares with all others. settings: over the run.
+    price: the sum of its choices' prices. replanned: its price by the planner. network_auc: AUC on data.test, masked in
+    the one-shot network, whose weights all samples share. settings: changes to the run.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Sample:
 
 @noun
 class SearchOutcome:
-    """What a search found. expected: price of the choices' likelihoods at its end; whole: of the run as it is."""
+    """The outcome of a search. expected: expected price under its final probabilities. whole: of the unchanged run."""
 
     space: SearchSpace
     expected: float

@@ -1,8 +1,8 @@
-"""What each choice costs on the user's cluster, one number each: seconds of a step under the cost model, or bytes.
+"""What each choice costs on the user's cluster: seconds of a step under the cost model, or bytes.
 
-Seconds of a table's choice: all tables take a choice of the same rank, that workload is planned, and the step is
-divided among tables by what each costs all devices. So prices add up to the planned step where all tables choose alike;
-of other samples they are an estimate, and `replanned` says what the planner makes of them.
+Seconds of a table's choice: the workload in which all tables take the choice of one rank is planned, and its step is
+divided among tables by what each costs all devices. So prices add up to the planned step if all tables take the same
+rank; for other samples they are an estimate, and `replanned` has the planner's price.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ from recsmith.units import format_time
 from recsmith.workloads import Workload
 
 VALUE = 4  # bytes of a dense weight
-PASSES = 6  # operations of a weight and sample, forward and backward
+PASSES = 6  # operations per weight and sample, forward and backward
 
 
 @dataclass(frozen=True)
 class Priced:
-    """What prices are made of. sizes: of layers bottom and top. reads, ends: columns that each reads, and gives."""
+    """The inputs of prices. sizes: of layers bottom and top. reads, ends: columns that each part reads, and outputs."""
 
     workload: Workload
     cluster: Cluster
@@ -41,7 +41,7 @@ class Priced:
     ends: dict[str, int]
 
     def layers(self, sizes: Mapping[str, Sequence[float]], unit: Unit) -> float:
-        """Price of dense layers of some sizes."""
+        """Price of dense layers with some sizes."""
         return sum(
             self.weights(read * width, unit)
             for part, own in sizes.items()
@@ -49,7 +49,7 @@ class Priced:
         )
 
     def weights(self, count: float, unit: Unit) -> float:
-        """Price of so many dense weights: bytes, or seconds of their products (prediction/speeds.py)."""
+        """Price of `count` dense weights: bytes, or seconds of their products (prediction/speeds.py)."""
         if unit == "bytes":
             return VALUE * count
         return PASSES * count * self.workload.batch_size / flops_per_s(self.cluster.device.kind)
@@ -57,7 +57,7 @@ class Priced:
 
 @noun
 class PlannedPrice:
-    """What the planner says of tables and layers: the step, the bytes of weights, and the one that is priced."""
+    """Tables and layers priced by the planner: step in seconds, bytes of weights, and the one in the search's unit."""
 
     step_s: float
     weight_bytes: int
@@ -65,10 +65,7 @@ class PlannedPrice:
 
 
 def with_prices(space: SearchSpace, priced: Priced, unit: Unit, **search: Any) -> SearchSpace:
-    """The space with the price of each choice. search: options of `plan`.
-
-    Raises what `plan` raises.
-    """
+    """The space with the price of each choice. search: options of `plan`, whose errors are raised as well."""
     made = _by_bytes(space, priced) if unit == "bytes" else _by_step(space, priced, search)
     layers, rest = _layers(made, priced, unit)
     return replace(made, layers=layers, fixed=made.fixed + rest, unit=unit)
@@ -105,7 +102,7 @@ def _by_step(space: SearchSpace, priced: Priced, search: dict[str, Any]) -> Sear
 
 
 def _shares(workload: Workload, total: float, seconds: dict[str, float]) -> dict[str, float]:
-    """A step divided among the tables, by what they cost all devices. seconds: of physical tables."""
+    """A step divided among the tables, by what they cost all devices. seconds: by name of the physical table."""
     made = {
         table.name: seconds.get(table.name, 0.0) + seconds.get(physical(table.name, "truncated"), 0.0)
         for table in workload.tables
@@ -115,10 +112,10 @@ def _shares(workload: Workload, total: float, seconds: dict[str, float]) -> dict
 
 
 def _layers(space: SearchSpace, priced: Priced, unit: Unit) -> tuple[tuple[PartChoices, ...], float]:
-    """Choices of layers with prices, and the price of what is left of the dense layers.
+    """Priced choices of layers, and the price of the rest of the dense layers.
 
-    A layer costs its columns times those of its neighbours, which are taken at the mean of their choices: so the sum is
-    exact where all layers but one are at their mean.
+    A layer costs its columns times those of its neighbours, which are assumed at the mean of their choices: so the sum
+    is exact if all layers but one are at their mean.
     """
     means = {each.name: sum(c.width for c in each.options) / len(each.options) for each in space.layers}
 
@@ -152,14 +149,14 @@ def replanned(space: SearchSpace, picks: Picks, priced: Priced, **search: Any) -
 def planned(
     workload: Workload, sizes: Mapping[str, Sequence[float]], unit: Unit, priced: Priced, **search: Any
 ) -> PlannedPrice:
-    """What other tables and layers than the run's cost, tables by the planner."""
+    """The price of a workload and layer sizes: tables by the planner, layers by their weights."""
     step = plan(workload, priced.cluster, **search).plan.cost.step_s + priced.layers(sizes, "step")
     weights = workload.weight_bytes + round(priced.layers(sizes, "bytes"))
     return PlannedPrice(step_s=step, weight_bytes=weights, price=step if unit == "step" else float(weights))
 
 
 def check_pays(space: SearchSpace, whole_s: float, cheapest_s: float) -> None:
-    """UsageError where even the cheapest sample saves too little of the step for a search to pay.
+    """Raise UsageError if even the cheapest sample saves too little of the step for a search to pay.
 
     whole_s, cheapest_s: seconds of a step of the run, and of the run with that sample.
     """

@@ -1,4 +1,4 @@
-"""Samples of a search as settings of its run, which rebuild from JSON; and which samples are worth training.
+"""Samples of a search as settings of its run, which can be read back from JSON; and which samples to train.
 
 N parts of a space, K choices of the part that has most
 """
@@ -18,12 +18,12 @@ from recsmith.searching.space import BOTTOM, TOP, PartChoice, PartChoices, Picks
 
 
 def picked(space: SearchSpace, picks: Picks) -> dict[str, PartChoice]:
-    """The choice of each part by its name."""
+    """Part name -> the choice that a sample makes for it."""
     return {part.name: part.options[pick] for part, pick in zip(space.parts, picks, strict=True)}
 
 
 def rules_of(space: SearchSpace, picks: Picks) -> tuple[CompressionRule, ...]:
-    """How the tables of a sample are stored: a rule for each that is not as the run has it."""
+    """How a sample stores its tables: a rule for each table that differs from the run's."""
     found = picked(space, picks)
     return tuple(
         CompressionRule(
@@ -46,7 +46,7 @@ def sizes_of(space: SearchSpace, picks: Picks, sizes: dict[str, tuple[int, ...]]
 
 
 def settings_of(space: SearchSpace, picks: Picks, sizes: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """A sample as settings over the run, 'key=value': what `recsmith train --set` takes."""
+    """A sample as settings of the run, 'key=value', as `recsmith train --set` takes them."""
     rules = rules_of(space, picks)
     layers = sizes_of(space, picks, sizes) if space.layers else {}
     return (
@@ -56,7 +56,7 @@ def settings_of(space: SearchSpace, picks: Picks, sizes: dict[str, tuple[int, ..
 
 
 def rules_setting(rules: Sequence[CompressionRule]) -> str:
-    """Rules of stored tables as a setting."""
+    """Compression rules as one setting of a run."""
     default = {name: field.default for name, field in CompressionRule.__dataclass_fields__.items()}
     raw: list[Any] = [{k: v for k, v in encode(rule).items() if v != _plain(default.get(k))} for rule in rules]
     return f"model.compression={json.dumps(raw)}"
@@ -67,10 +67,10 @@ def _plain(value: object) -> object:
 
 
 def frontier(space: SearchSpace, scores: Floats, under: float) -> list[Picks]:
-    """Samples whose price is at most `under` of the run's, dearest first: the best of each price by the scores (N, K).
+    """Samples with a price of at most `under` of the run's, costliest first: the best for each price by scores (N, K).
 
-    From the choices that score best, one part after the other takes a cheaper choice: the one that loses least score
-    for what it saves. No sample of such a price scores more, since scores and prices are sums (Everett 1963).
+    From the choices with the highest scores, one part after the other takes a cheaper choice: the one that loses the
+    least score per price saved. No sample of that price has a higher score: scores and prices are sums (Everett 1963).
     """
     picks = [max(range(len(p.options)), key=lambda k, n=n: scores[n, k]) for n, p in enumerate(space.parts)]
     found = [tuple(picks)]
@@ -82,7 +82,7 @@ def frontier(space: SearchSpace, scores: Floats, under: float) -> list[Picks]:
 
 
 def _cheaper(part: PartChoices, scores: Floats, number: int, choice: int) -> Iterator[tuple[float, int, int]]:
-    """The next cheaper choices of a part: (score lost for what is saved, number of the part, choice)."""
+    """The next cheaper choices of a part: (score lost per price saved, number of the part, choice)."""
     prices = [each.price for each in part.options]
     while left := [k for k, price in enumerate(prices) if price < prices[choice]]:
         lost = {k: float(scores[choice] - scores[k]) / (prices[choice] - prices[k]) for k in left}
@@ -91,7 +91,7 @@ def _cheaper(part: PartChoices, scores: Floats, number: int, choice: int) -> Ite
 
 
 def drawn(space: SearchSpace, scores: Floats, under: float, count: int, seed: int) -> list[Picks]:
-    """Up to so many different samples drawn by softmax of the scores (N, K), each under the ceiling."""
+    """Up to `count` different samples drawn by softmax of the scores (N, K), each below the ceiling of price."""
     rng, ceiling = np.random.Generator(np.random.Philox(seed)), space.ceiling(under)
     noise = rng.gumbel(size=(20 * count, *scores.shape))
     tried = [tuple(row.tolist()) for row in (scores + noise).argmax(axis=2)]

@@ -1,6 +1,6 @@
-"""What a search chooses from: widths and shares of rows of tables, widths of dense layers, and layers left out.
+"""The choices of a search: widths and shares of rows of tables, widths of dense layers, and layers left out.
 
-Spaces as Krishna et al. (arXiv 2110.14812) have them: embedding dimension, embedding cardinality and MLPs.
+Spaces as in Krishna et al. (arXiv 2110.14812): embedding dimension, embedding cardinality and MLPs.
 """
 
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ from recsmith.workloads import Table, Workload
 from recsmith.workloads.patterns import fits
 
 Unit = Literal["step", "bytes"]
-Picks = tuple[int, ...]  # of each part of a space, tables first: the number of its choice
+Picks = tuple[int, ...]  # index of the choice for each part of a space, tables first
 BOTTOM, TOP = "bottom", "top"
-SHOWN = 5  # names of tables in an error
+SHOWN = 5  # table names in an error
 
 
 @noun
 class PartChoice:
-    """One of several things that a table or a layer may be.
+    """One choice for a table or a layer.
 
-    width: its columns; 0: the layer is left out. rows: share of a table's rows that is kept. price: seconds of a step,
-    or bytes.
+    width: its columns; 0 leaves the layer out. rows: share of a table's rows that is kept. price: seconds of a step, or
+    bytes.
     """
 
     width: int
@@ -32,7 +32,7 @@ class PartChoice:
     price: float = 0.0
 
     def __str__(self) -> str:
-        """In few words, such as '8' or '8 of 10% rows'."""
+        """The choice in short, such as '8', '8 of 0.1 rows' or 'left out'."""
         if not self.width:
             return "left out"
         return str(self.width) if self.rows == 1 else f"{self.width} of {self.rows:.3g} rows"
@@ -40,20 +40,20 @@ class PartChoice:
 
 @noun
 class PartChoices:
-    """A table, by its name, or a layer, such as top.1, and what it may be."""
+    """The choices for a table, by its name, or for a layer, such as top.1."""
 
     name: str
     options: tuple[PartChoice, ...]
 
     @property
     def largest(self) -> int:
-        """The number of the widest choice with the most rows: what the run has today."""
+        """The index of the choice with the most rows, and then the widest: what the run has today."""
         return max(range(len(self.options)), key=lambda k: (self.options[k].rows, self.options[k].width))
 
 
 @noun
 class SearchSpace:
-    """All choices of a search. fixed: price of what has no choice. unit: of prices."""
+    """All choices of a search. fixed: price of the parts without a choice. unit: of prices."""
 
     tables: tuple[PartChoices, ...] = ()
     layers: tuple[PartChoices, ...] = ()
@@ -61,7 +61,7 @@ class SearchSpace:
     unit: Unit = "bytes"
 
     def __post_init__(self) -> None:
-        """Check that there is something to choose, and that kernels take it."""
+        """Check that there is something to choose, and that kernels support the widths."""
         odd = [(each.name, wrong_width(c.width)) for each in self.tables for c in each.options if wrong_width(c.width)]
         share = [(each.name, c.rows) for each in self.tables for c in each.options if not 0 < c.rows <= 1]
         twin = next((each.name for each in self.parts if len(set(each.options)) < len(each.options)), None)
@@ -83,33 +83,33 @@ class SearchSpace:
 
     @property
     def parts(self) -> tuple[PartChoices, ...]:
-        """Tables, then layers."""
+        """Choices of tables, then of layers."""
         return (*self.tables, *self.layers)
 
     @property
     def largest(self) -> Picks:
-        """What the run has today."""
+        """The sample that the run has today."""
         return tuple(each.largest for each in self.parts)
 
     @property
     def cheapest(self) -> Picks:
-        """The least price of each part."""
+        """The sample with the cheapest choice of each part."""
         return tuple(min(range(len(p.options)), key=lambda k: p.options[k].price) for p in self.parts)
 
     @property
     def whole(self) -> float:
-        """The price of the run as it is."""
+        """The price of the unchanged run."""
         return self.price(self.largest)
 
     def price(self, picks: Picks) -> float:
-        """The sum of the prices of a sample's choices, and of what has no choice."""
+        """The sum of the prices of a sample's choices, and of the parts without a choice."""
         return self.fixed + sum(part.options[pick].price for part, pick in zip(self.parts, picks, strict=True))
 
     def ceiling(self, under: float) -> float:
-        """The price that is `under` (a share) of that of the run as it is.
+        """`under` (a share) of the unchanged run's price.
 
         Raises:
-            UsageError: no sample is so cheap.
+            UsageError: no sample is that cheap.
         """
         least = self.price(self.cheapest) / self.whole
         if under < least:
@@ -120,7 +120,7 @@ class SearchSpace:
         return under * self.whole
 
     def check_same(self, other: "SearchSpace", where: str) -> None:
-        """UsageError where a search that goes on has another space than it began with."""
+        """Raise UsageError if a resumed search has another space than it began with."""
         if self == other:
             return
         before, now = ({part.name: part for part in space.parts} for space in (other, self))
@@ -131,11 +131,11 @@ class SearchSpace:
 
 @noun
 class SpaceOptions:
-    """Which space is asked for.
+    """The search space that is requested.
 
-    widths: columns that a table may have; none: halves of its own, down to 4. rows: shares of its rows. tables: which
-    of them have a choice. layers: shares of the width of each layer. skip: layers that are no narrower than what they
-    read may be left out.
+    widths: columns that a table may have; if empty, its own width halved repeatedly, down to 4. rows: shares of its
+    rows. tables: pattern of the tables that have a choice. layers: shares of the width of each layer. skip: whether
+    layers that are at least as wide as their input may be left out.
     """
 
     widths: tuple[int, ...] = ()
@@ -186,13 +186,13 @@ def _some_names(workload: Workload) -> str:
 def _table(table: Table, options: SpaceOptions) -> PartChoices:
     columns, count = table.embedding_dim, table.num_embeddings
     widths = sorted({columns, *(w for w in options.widths or halves(columns) if w <= columns)})
-    shares = {rows_left(count, share): share for share in sorted({1.0, *options.rows})}  # as many rows: one choice
+    shares = {rows_left(count, share): share for share in sorted({1.0, *options.rows})}  # equal counts are one choice
     pairs = [(width, shares[rows]) for rows in sorted(shares) for width in widths]
     return PartChoices(name=table.name, options=tuple(PartChoice(width=width, rows=share) for width, share in pairs))
 
 
 def halves(columns: int) -> list[int]:
-    """Columns, half of them and so on, down to 4."""
+    """`columns`, half of it and so on, down to 4, as long as the halves are multiples of 4."""
     found = [columns]
     while found[-1] % 8 == 0:
         found.append(found[-1] // 2)
@@ -200,7 +200,7 @@ def halves(columns: int) -> list[int]:
 
 
 def _layers(sizes: dict[str, tuple[int, ...]], options: SpaceOptions, dense: int) -> Iterator[PartChoices]:
-    """Choices of each layer; the first of the top is never left out, since it reads what no other layer gives."""
+    """Choices of each layer. The first layer of the top is never left out: no other layer outputs what it reads."""
     for part, widths in sizes.items():
         for number, width in enumerate(widths):
             read = widths[number - 1] if number else dense

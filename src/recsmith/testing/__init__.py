@@ -1,12 +1,12 @@
-"""Contract tests for what is of your own: subclass one, name your object, and run pytest.
+"""Contract tests for components of your own: subclass one, set your object, and run pytest.
 
     from recsmith.testing import PlannerContract
 
     class TestMine(PlannerContract):
         planner = MyPlanner()
 
-pytest is not imported here; any runner that calls methods named test_* will do, and gives those that ask for `tmp_path`
-an empty folder. Contracts of training import torch, and load when they are first asked for.
+pytest is not imported here: any runner works that calls methods named test_* and passes an empty folder to those with
+an argument `tmp_path`. Contracts of training components import torch, so they are loaded when they are first accessed.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What holds for every collective: of your own (set `comms`, as a run names it), and of RecSmith's."""
+"""The contract of collectives: for your own (set `comms`, as a run names it), and for RecSmith's."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from recsmith.training.collectives import collectives_of, sharders_of
 
 
 class CollectiveContract:
-    """The laws of collectives. Subclass it as a test class, and set `comms`.
+    """The contract of collectives. Subclass it as a test class, and set `comms`.
 
-    changes: whether pooled embeddings cross in another form than fp32.
+    changes: whether pooled embeddings are exchanged in another format than fp32.
     """
 
     comms: Any
     changes = True
 
     def test_it_says_how_many_bytes_a_number_takes_and_which_types_it_carries(self) -> None:
-        """It says how many bytes a number takes and which types it carries."""
+        """It states how many bytes a number takes and which sharding types it supports."""
         made = collectives_of(self.comms)
         each = made.bytes_per_value()
         assert all(value is None or 0 < value <= 8 for value in each)
@@ -28,7 +28,7 @@ class CollectiveContract:
         assert sharders_of(made)
 
     def test_it_carries_the_plans_that_it_says_it_carries(self) -> None:
-        """It carries the plans that it says it carries."""
+        """It accepts exactly the plans whose sharding types it states."""
         from recsmith.planning import plan
 
         made = collectives_of(self.comms)

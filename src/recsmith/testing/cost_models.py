@@ -1,4 +1,4 @@
-"""What holds for every cost model.
+"""The contract of cost models.
 
 Legend: P pieces, k work terms, G fusion groups, F phases; the four parts are recsmith.plans.PARTS.
 """
@@ -17,14 +17,14 @@ from recsmith.plans import PARTS, plan_from_raw, plan_to_raw
 from recsmith.problems import Problem
 from recsmith.testing.problems import sample_problems
 
-ROUNDING = 1e-9  # relative: how far two ways to one sum may be apart
-SUMS = 32  # sums of some pieces' terms that each law is asked of
+ROUNDING = 1e-9  # relative difference allowed between two computations of one sum
+SUMS = 32  # sums of several pieces' terms on which each rule is tested
 
 
 class CostModelContract:
-    """The laws of cost models. Subclass it as a test class and set `cost_model`; `problems` may be your own.
+    """The contract of cost models. Subclass it as a test class and set `cost_model`; `problems` may be your own.
 
-    Bounds and searches rely on them: terms add up, `loads` and `compute` say what `head` says, planes lie below.
+    Bounds and searches rely on it: terms are additive, `loads` and `compute` agree with `head`, planes are below it.
     """
 
     cost_model: CostModel
@@ -46,7 +46,7 @@ class CostModelContract:
             assert (each.shared >= 0).all(), "shared seconds are 0 or more"
 
     def test_terms_are_of_each_piece_alone(self) -> None:
-        """Terms (P, k) are finite, 0 or more, and do not depend on the other pieces asked."""
+        """Terms (P, k) are finite, 0 or more, and do not depend on which other pieces are priced with them."""
         for each in self._evaluators():
             pieces = each.problem.pieces
             terms = each.terms(pieces.mode, pieces.width)
@@ -57,7 +57,7 @@ class CostModelContract:
             np.testing.assert_allclose(each.terms(pieces.mode[some], pieces.width[some]), terms[some], ROUNDING)
 
     def test_parts_are_seconds(self) -> None:
-        """Head gives four parts (..., 4), finite, 0 or more, and nothing for no pieces."""
+        """`head` returns four parts (..., 4), finite, 0 or more, and 0 for no pieces."""
         for each in self._evaluators():
             sums = _sums(each)
             parts = each.head(sums)
@@ -67,7 +67,7 @@ class CostModelContract:
             assert not each.head(np.zeros((1, sums.shape[1]))).any(), "no pieces cost nothing"
 
     def test_loads_and_compute_say_what_head_says(self) -> None:
-        """The fast sums of searches are those of head, up to rounding."""
+        """`loads` and `compute`, the fast sums of searches, equal those of `head`, up to rounding."""
         for each in self._evaluators():
             sums = _sums(each)
             parts = each.head(sums)
@@ -75,7 +75,7 @@ class CostModelContract:
             np.testing.assert_allclose(each.compute(sums), parts[..., 0] + parts[..., 1], 1e-6)
 
     def test_an_additive_model_adds_up(self) -> None:
-        """Where `additive` is set, head is linear and nothing is shared."""
+        """If `additive` is set, `head` is linear and nothing is shared."""
         for each in self._evaluators():
             if each.additive:
                 sums = _sums(each)
@@ -83,7 +83,7 @@ class CostModelContract:
                 assert not each.shared.any(), "an additive model shares nothing"
 
     def test_planes_lie_below(self) -> None:
-        """No plane is above what a group with at least one piece costs, or bounds would be wrong."""
+        """No plane is above the cost of a group with at least one piece; otherwise bounds would be wrong."""
         for each in self._evaluators():
             sums = _sums(each)
             loads = each.loads(sums)

@@ -1,4 +1,4 @@
-"""What holds for every optimizer of dense layers: of your own (set `name`, as a run names it), and of RecSmith's."""
+"""The contract of optimizers for dense layers: for your own (set `name`, as a run names it), and for RecSmith's."""
 
 from typing import Any
 
@@ -9,21 +9,21 @@ from recsmith.training.optimizers.dense import dense_class
 
 
 class DenseOptimizerContract:
-    """The laws of optimizers of dense layers. Subclass it as a test class, and set `name`.
+    """The contract of optimizers for dense layers. Subclass it as a test class, and set `name`.
 
-    arguments: that it is made with beside a learning rate.
+    arguments: keyword arguments of the optimizer besides the learning rate.
     """
 
     name: str
     arguments: dict[str, Any] = {}  # noqa: RUF012
 
     def make(self, parameters: list[torch.nn.Parameter]) -> KeyedOptimizerWrapper:
-        """The optimizer of some parameters."""
+        """The optimizer for some parameters."""
         named = {str(number): each for number, each in enumerate(parameters)}
         return KeyedOptimizerWrapper(named, lambda given: dense_class(self.name)(given, lr=1e-2, **self.arguments))
 
     def test_it_goes_down_and_goes_on_from_its_state_with_the_same_bits(self) -> None:
-        """It goes down and goes on from its state with the same bits."""
+        """It decreases a loss, and continues from its saved state with the same bits."""
         torch.manual_seed(0)
         parameters = [torch.nn.Parameter(torch.randn(3, 2)), torch.nn.Parameter(torch.randn(4))]
         made, begun = self.make(parameters), squares(parameters)
@@ -46,12 +46,12 @@ class DenseOptimizerContract:
 
 
 def squares(parameters: list[torch.nn.Parameter]) -> float:
-    """The sum of squares."""
+    """The sum of squares of all parameters."""
     return sum(float((parameter.detach() ** 2).sum()) for parameter in parameters)
 
 
 def step_down(made: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], steps: int) -> None:
-    """Steps towards zero of the sum of squares."""
+    """Take steps that minimise the sum of squares."""
     for _ in range(steps):
         made.zero_grad()
         sum((parameter**2).sum() for parameter in parameters).backward()  # type: ignore[union-attr]

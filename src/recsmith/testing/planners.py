@@ -1,4 +1,4 @@
-"""What holds for every planner: of your own (set `planner`), and of RecSmith's."""
+"""The contract of planners: for your own (set `planner`), and for RecSmith's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from recsmith.workloads import Table, Workload
 
 @dataclass(frozen=True, eq=False)
 class PlannerCase:
-    """A question for planners, and the cost model that judges. known: what was found already, by planner."""
+    """A problem for planners, and the cost model that prices plans. known: results so far, by id of the planner."""
 
     workload: Workload
     cluster: Cluster
@@ -32,16 +32,16 @@ class PlannerCase:
 
     @classmethod
     def of(cls, problem: Problem, cost_model: str | CostModel = "analytic") -> "PlannerCase":
-        """The question of a problem."""
+        """The case of a problem."""
         return cls(problem.workload, problem.cluster, problem.space, problem.constraints, cost_model)
 
     @cached_property
     def problem(self) -> Problem:
-        """What is planned."""
+        """The problem that is planned."""
         return build_problem(self.workload, self.cluster, self.space, self.constraints)
 
     def plan(self, planner: str | Planner, **options: Any) -> Result | str:
-        """A result, or the name of the error which says that there is none."""
+        """A result, or the name of the error that says that there is none."""
         try:
             return plan(
                 self.workload, self.cluster, planner=planner, cost_model=self.cost_model, space=self.space,
@@ -51,19 +51,19 @@ class PlannerCase:
             return type(error).__name__
 
     def outcome(self, planner: Planner) -> tuple[Result | str, list[float]]:
-        """What a planner finds, and what `on_improve` heard of it; found once."""
+        """A planner's result and the totals passed to `on_improve`; computed once per planner."""
         if id(planner) not in self.known:
             heard: list[float] = []
             found = self.plan(planner, on_improve=heard.append)
-            self.known[id(planner)] = planner, found, heard  # it is kept, so that its id stays its own
+            self.known[id(planner)] = planner, found, heard  # kept, so that its id is not reused
         return self.known[id(planner)][1:]
 
     def ordered(self, tables: Sequence[Table]) -> "PlannerCase":
-        """The same question of these tables."""
+        """The same case with other tables, or with the tables in another order."""
         return replace(self, workload=replace(self.workload, tables=tuple(tables)), known={})
 
     def renamed(self) -> "PlannerCase":
-        """The same tables under names that sort the other way round; rules for single tables follow them."""
+        """The same tables under names that sort in reverse; rules for single tables are renamed as well."""
         tables = self.workload.tables
         names = {table.name: f"t{len(tables) - i:03}" for i, table in enumerate(tables)}
         rules = tuple(replace(rule, tables=names.get(rule.tables, rule.tables)) for rule in self.constraints.rules)
@@ -73,16 +73,16 @@ class PlannerCase:
 
 @cache
 def sample_cases() -> tuple[PlannerCase, ...]:
-    """The questions of the sample problems."""
+    """The cases of the sample problems."""
     return tuple(map(PlannerCase.of, sample_problems()))
 
 
 class PlannerContract:
-    """The laws of planners. Subclass it as a test class and set `planner`; `problems` may be problems of your own.
+    """The contract of planners. Subclass it as a test class and set `planner`; `problems` may be problems of your own.
 
-    Every planner places every table legally and within memory, keeps its seed and its budget, never makes a start
-    worse, and tells `on_improve` of what it finds. Problems are searched under cost model analytic, unless `cases` says
-    otherwise. Where two laws cost about as much as one, they share the cases in turn.
+    Every planner places every table legally and within memory, respects its seed and its budget, never makes a start
+    worse, and reports to `on_improve` what it finds. Problems are priced by cost model analytic, unless `cases` say
+    otherwise. Two rules that cost about as much as one share the cases alternately.
     """
 
     planner: Planner
@@ -90,7 +90,7 @@ class PlannerContract:
     cases: Sequence[PlannerCase] = ()
 
     def check(self, case: PlannerCase, made: Plan) -> None:
-        """Whether a plan is complete, legal, within memory, and inside of its space."""
+        """Check that a plan is complete, legal, within memory, and in the search space."""
         problem, name = case.problem, self.planner.name
         check_placements(made.placements, problem.workload, problem.cluster)
         assert len(made.placements) == len(problem.tables), f"{name} left tables out"
@@ -102,7 +102,7 @@ class PlannerContract:
     def test_plans_are_complete_legal_and_within_memory(self) -> None:
         """Every table is placed once, as TorchRec can run it, in the space, and devices have room.
 
-        The planner's name, which is that of the command line, stands in the plan's file.
+        The plan's file contains the planner's name as on the command line.
         """
         for case, result in self._solved():
             self.check(case, result.plan)
@@ -130,7 +130,7 @@ class PlannerContract:
             assert same, f"{self.planner.name} depends on the order of the tables"
 
     def test_names_of_tables_do_not_matter(self) -> None:
-        """Tables under names that sort the other way round are placed alike."""
+        """Tables under names that sort in reverse get the same placements."""
         for case, found, _ in self._outcomes()[1::2]:
             again = case.renamed().plan(self.planner)
             if isinstance(found, Result) and isinstance(again, Result):
@@ -152,7 +152,7 @@ class PlannerContract:
         assert tried, "no case has a plan to start from"
 
     def test_a_budget_of_one_iteration_gives_a_plan(self) -> None:
-        """One iteration is enough for a plan, is all that is done, and gives the same plan again."""
+        """One iteration is enough for a plan, is not exceeded, and gives the same plan again."""
         for number, (case, full) in enumerate(self._solved()):
             result = self._result(case, iterations=1)
             self.check(case, result.plan)
@@ -162,7 +162,7 @@ class PlannerContract:
                 assert _digest(case.plan(self.planner, iterations=1)) == result.plan.digest
 
     def test_no_time_gives_a_plan_marked_as_cut_short(self) -> None:
-        """Without time, a first plan is still found; a search that had more to do says `truncated`."""
+        """Without time, a first plan is still found; a search that was not finished sets `truncated`."""
         long = [(case, full) for case, full in self._solved() if full.iterations > 1]
         cut = 0
         for case, full in long[::2] or self._solved()[:2]:
@@ -173,14 +173,14 @@ class PlannerContract:
         assert cut or not long
 
     def test_on_improve_hears_falling_totals(self) -> None:
-        """`on_improve` hears of each better plan, the last of which is returned."""
+        """`on_improve` is called with the total of each better plan; the last one is returned."""
         for _, found, heard in self._outcomes():
             assert list(heard) == sorted(set(heard), reverse=True), "totals that on_improve hears must fall"
             last = [found.plan.cost.total_s] if isinstance(found, Result) else []
             assert list(heard[-1:]) == last, "on_improve must hear of the plan that is returned"
 
     def test_on_improve_cancels_by_returning_true(self) -> None:
-        """True from `on_improve` ends the search."""
+        """If `on_improve` returns True, the search ends."""
         for case, full in self._solved()[::3]:
             heard: list[float] = []
             result = self._result(case, on_improve=lambda total, heard=heard: heard.append(total) or True)
@@ -199,7 +199,7 @@ class PlannerContract:
         return found
 
     def _outcomes(self) -> list[tuple[PlannerCase, Result | str, list[float]]]:
-        """The cases, what the planner finds, and what on_improve heard."""
+        """The cases, the planner's results, and the totals passed to `on_improve`."""
         return [(case, *case.outcome(self.planner)) for case in self._cases()]
 
     def _solved(self) -> list[tuple[PlannerCase, Result]]:
@@ -216,6 +216,6 @@ def _digest(found: Result | str) -> str:
 
 
 def _nameless(made: Plan) -> list[str]:
-    """What stands where, without names."""
+    """Every table and its placement, without names."""
     tables = {table.name: replace(table, name="x") for table in made.workload.tables}
     return sorted(repr((tables[each.table], replace(each, table="x"))) for each in made.placements)

@@ -1,4 +1,4 @@
-"""Small problems of many kinds for contract tests: the same ones every time."""
+"""Small problems of many kinds for contract tests, identical in every run."""
 
 from functools import cache
 
@@ -9,14 +9,14 @@ from recsmith.problems import Problem, Space, build_problem
 from recsmith.workloads import Feature, Table, Workload
 
 PROBLEMS = 5
-SPACES = (("table_wise",), ("table_wise", "column_wise"), None)  # sharding types in turn; all for None
+SPACES = (("table_wise",), ("table_wise", "column_wise"), None)  # sharding types, used in turn; None for all
 CLUSTERS = ("h100:2", "h100:4", "h100:2x2")
-ROOM = (50.0, 2.0, 1.5)  # memory of all devices over the weights of all tables
+ROOM = (50.0, 2.0, 1.5)  # memory of all devices divided by the weights of all tables, used in turn
 
 
 @cache
 def sample_problems() -> tuple[Problem, ...]:
-    """Problems of a few tables on two to four devices, some with memory to spare; every one has a plan."""
+    """Problems with a few tables on two to four devices, some with memory to spare; every one has a plan."""
     return tuple(_problem(number) for number in range(PROBLEMS))
 
 
@@ -36,7 +36,7 @@ def _table(number: int, random: np.random.Generator) -> Table:
 
 
 def _cluster(number: int, workload: Workload) -> Cluster:
-    """Devices with room for a share of the weights, and always for the largest table."""
+    """A cluster with memory for a multiple of all weights, and always for the largest table."""
     cluster = load_cluster(CLUSTERS[number % len(CLUSTERS)])
     largest = max(table.weight_bytes for table in workload.tables)
     share = ROOM[number // 2 % len(ROOM)] * workload.weight_bytes / cluster.world_size

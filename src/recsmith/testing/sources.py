@@ -1,4 +1,4 @@
-"""What holds for every source of batches: of your own (write `make`), and of RecSmith's."""
+"""The contract of batch sources: for your own (write `make`), and for RecSmith's."""
 
 import itertools
 import json
@@ -9,22 +9,22 @@ from recsmith.data import Batch
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources.protocol import State
 
-STEPS = 5  # that are looked at: fewer than any source has
+STEPS = 5  # steps that are read: fewer than any source has
 SIZE = 16
 
 
 class BatchSourceContract:
-    """The laws of sources. Subclass it as a test class, with a `make` of a source of at least 400 samples.
+    """The contract of batch sources. Subclass it as a test class; `make` returns a source of at least 400 samples.
 
-    tmp_path: an empty folder, as pytest gives one.
+    tmp_path: an empty folder, as pytest passes it.
     """
 
     def make(self, folder: Path) -> Any:
-        """A new source of the same samples each time."""
+        """A new source, with the same samples each time."""
         raise NotImplementedError
 
     def test_batches_are_of_the_schema(self, tmp_path: Path) -> None:
-        """Batches are of the schema."""
+        """Batches have the features, labels and dense columns of the schema."""
         source = self.make(tmp_path)
         schema = source.schema
         for batch, _ in read(source, 0, 2, SIZE):
@@ -34,7 +34,7 @@ class BatchSourceContract:
             assert batch.dense.shape[1] == len(schema.dense)
 
     def test_ranks_share_the_samples_of_a_step_and_their_states(self, tmp_path: Path) -> None:
-        """Ranks share the samples of a step and their states."""
+        """Ranks share the samples of a step without overlap, and have equal states."""
         source = self.make(tmp_path)
         ranks = [read(source, rank, 2, SIZE) for rank in range(2)]
         used = [number for each in ranks for batch, _ in each for number in numbers(batch)]
@@ -42,7 +42,7 @@ class BatchSourceContract:
         assert [state for _, state in ranks[0]] == [state for _, state in ranks[1]]
 
     def test_any_state_goes_on_as_if_nothing_had_happened(self, tmp_path: Path) -> None:
-        """Any state goes on as if nothing had happened."""
+        """From any saved state, a source continues with the same batches."""
         source = self.make(tmp_path)
         whole = read(source, 1, 2, SIZE)
         for step, (_, state) in enumerate(whole[:-1]):
@@ -51,7 +51,7 @@ class BatchSourceContract:
             assert [numbers(batch) for batch, _ in rest] == [numbers(batch) for batch, _ in whole[step + 1 :]]
 
     def test_other_ranks_and_sizes_take_the_samples_that_are_left(self, tmp_path: Path) -> None:
-        """Other ranks and sizes take the samples that are left."""
+        """Another number of ranks, or batch size, continues with samples that were not read yet."""
         source = self.make(tmp_path)
         before = {number for rank in range(2) for batch, _ in read(source, rank, 2, SIZE) for number in numbers(batch)}
         state = read(source, 0, 2, SIZE)[-1][1]
@@ -62,7 +62,7 @@ class BatchSourceContract:
         assert not before & set(after)
 
     def test_its_steps_are_the_steps_that_there_are(self, tmp_path: Path) -> None:
-        """Its steps are the steps that there are."""
+        """`steps`, if it is known, is the number of batches that a rank gets."""
         source = self.make(tmp_path)
         sizes = BatchSizes(((0, SIZE),))
         steps = source.steps(sizes, 2)
@@ -74,7 +74,7 @@ class BatchSourceContract:
 def read(
     source: Any, rank: int, world: int, size: int, state: State | None = None, steps: int = STEPS
 ) -> list[tuple[Batch, State]]:
-    """The first batches after a state."""
+    """The first batches of a rank after a state."""
     batches = source.batches(rank, world, size, state)
     try:
         return list(itertools.islice(batches, steps))
@@ -83,5 +83,5 @@ def read(
 
 
 def numbers(batch: Batch) -> list[int]:
-    """Numbers of a batch's samples."""
+    """The ids of a batch's samples."""
     return batch.sample_ids.tolist()

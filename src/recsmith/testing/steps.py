@@ -1,4 +1,4 @@
-"""What holds for every training step: of your own (set `pipeline`, as a run names it), and of RecSmith's."""
+"""The contract of training steps: for your own (set `pipeline`, as a run names it), and for RecSmith's."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ BATCH, BATCHES = 16, 6  # of a rank
 
 
 class StepContract:
-    """The laws of steps. Subclass it as a test class, and set `pipeline`. batches_a_step: that a step of it takes."""
+    """The contract of steps. Subclass it as a test class, and set `pipeline`. batches_a_step: batches of one step."""
 
     pipeline: Any
     batches_a_step = 1
@@ -39,7 +39,7 @@ class StepContract:
 
 
 def try_step(run: dict[str, Any]) -> dict[str, Any]:
-    """On a rank: train all batches, with an evaluation in the middle; what the contract looks at."""
+    """On a rank: train on all batches, with an evaluation in between; returns the values that the contract checks."""
     import torch
 
     from recsmith.training.job.agreement import Agreement

@@ -1,4 +1,4 @@
-"""What holds for every store of rows: of your own (write `make`), and of RecSmith's."""
+"""The contract of row stores: for your own (write `make`), and for RecSmith's."""
 
 from pathlib import Path
 from typing import Any
@@ -11,27 +11,27 @@ from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
 
 def a_model() -> nn.Module:
-    """A table and a dense layer."""
+    """A model with one table and one dense layer."""
     torch.manual_seed(0)
     table = EmbeddingBagConfig(name="t", num_embeddings=9, embedding_dim=4, feature_names=["f"])
     return nn.ModuleDict({"tables": EmbeddingBagCollection(tables=[table]), "top": nn.Linear(4, 1)})
 
 
 def an_optimizer(model: nn.Module) -> CombinedOptimizer:
-    """Adagrad of all parameters."""
+    """Adagrad for all parameters."""
     parameters: Any = dict(model.named_parameters())
     return CombinedOptimizer([("dense", KeyedOptimizerWrapper(parameters, torch.optim.Adagrad))])
 
 
 class RowStoreContract:
-    """The laws of stores. Subclass it as a test class, and write `make`."""
+    """The contract of row stores. Subclass it as a test class, and write `make`."""
 
     def make(self, folder: Path) -> Any:
         """The store. folder: for its files."""
         raise NotImplementedError
 
     def test_shards_make_up_every_parameter(self, tmp_path: Path) -> None:
-        """Shards make up every parameter."""
+        """Shards cover every parameter exactly once."""
         store = self.make(tmp_path)
         counted = {name: np.zeros(whole.shape, int) for name, whole in store.whole().items()}
         assert counted
@@ -41,7 +41,7 @@ class RowStoreContract:
         assert all((each == 1).all() for each in counted.values())
 
     def test_a_walk_gives_the_same_again(self, tmp_path: Path) -> None:
-        """A walk gives the same again."""
+        """Iterating over the shards twice gives the same shards."""
         store = self.make(tmp_path)
         first = [(name, corner, tensor.clone()) for name, corner, tensor, _ in store.shards()]
         store.flush()
@@ -51,10 +51,10 @@ class RowStoreContract:
 
 
 class TrainedStoreContract(RowStoreContract):
-    """The laws of a store that a job trains with: `make` gives one of the same model each time."""
+    """The contract of a store that a job trains with: `make` returns one of the same model each time."""
 
     def test_what_is_written_into_shards_is_kept(self, tmp_path: Path) -> None:
-        """What is written into shards is kept."""
+        """Values written into shards are kept."""
         store = self.make(tmp_path)
         with torch.no_grad():
             for number, shard in enumerate(store.shards()):
@@ -64,7 +64,7 @@ class TrainedStoreContract(RowStoreContract):
         assert all((value == value.flatten()[0]).all() for value in store.state_dict()["model"].values())
 
     def test_its_state_can_be_loaded_into_another(self, tmp_path: Path) -> None:
-        """Its state can be loaded into another."""
+        """The state of one store can be loaded into another."""
         from torch.distributed.checkpoint.state_dict_loader import load
         from torch.distributed.checkpoint.state_dict_saver import save
 

@@ -1,4 +1,4 @@
-"""What holds for every system: of your own (set `name` and `settings`), and of RecSmith's."""
+"""The contract of training systems: for your own (set `name` and `settings`), and for RecSmith's."""
 
 import json
 import subprocess
@@ -25,16 +25,16 @@ CLICKS: Raw = {
     "format": "generator", "seed": 3, "dense": 2, "num_samples": SAMPLES,
     "features": [{"name": "a", "num_embeddings": 400}, {"name": "b", "num_embeddings": 90}],
 }  # fmt: skip
-NO_MODEL: Any = None  # that a run without the system need not have
-UNCHANGED: Any = object()  # a step that nobody may touch
+NO_MODEL: Any = None  # stands for a model that a run without the system does not need
+UNCHANGED: Any = object()  # stands for a step that must be returned unchanged
 
 
 class SystemContract:
-    """The laws of systems that need no training. Subclass it as a test class, and set `name`.
+    """The contract of systems, as far as it needs no training. Subclass it as a test class, and set `name`.
 
-    name: as a run names it in `systems`: 'module:Class', or that of an entry point. settings: of a run that has it.
-    wrong: settings that it refuses. A system that needs more than its settings writes `run`. tmp_path: an empty folder,
-    as pytest gives one.
+    name: how a run names it in `systems`: 'module:Class', or the name of an entry point. settings: those of a run that
+    uses it. wrong: settings that it must refuse. A system that needs more than its settings overrides `run`. tmp_path:
+    an empty folder, as pytest passes it.
     """
 
     name: str
@@ -42,11 +42,11 @@ class SystemContract:
     wrong: tuple[Raw, ...] = ()
 
     def run(self, folder: Path) -> Run:
-        """A run that has the system, of a few steps on one rank."""
+        """A run with the system, of a few steps on one rank."""
         return replace(self.plain(folder), systems={self.name: self.settings})
 
     def plain(self, folder: Path) -> Run:
-        """The same run without it."""
+        """The same run without the system."""
         return Run(
             data=RunData(train=CLICKS, batch_size=BATCH), output=str(folder / "out"), ranks=1,
             model=RunModel(embedding_dim=8, bottom=(8,), top=(8,)), checkpoint=Checkpointing(every=5),
@@ -54,12 +54,12 @@ class SystemContract:
         )  # fmt: skip
 
     def record(self, folder: Path) -> System:
-        """The system's record."""
+        """The system's record for such a run."""
         use_systems(self.run(folder))
         return next(each for each in systems() if each.name == self.name)
 
     def test_a_run_without_it_is_as_it_was(self, tmp_path: Path) -> None:
-        """A run without it is as it was."""
+        """The system does not affect a run that does not use it."""
         record, run = self.record(tmp_path), self.plain(tmp_path)
         problem = sample_problems()[0]
         placed = plan(problem.workload, problem.cluster, planner="size_greedy", space=problem.space).plan
@@ -87,7 +87,7 @@ class SystemContract:
         assert record.brought(job) == {}
 
     def test_its_settings_are_a_noun_that_is_read_strictly(self, tmp_path: Path) -> None:
-        """Its settings are a noun that is read strictly."""
+        """Its settings are a frozen noun, and unknown or wrong settings are refused."""
         record = self.record(tmp_path)
         if not isinstance(record.settings, type):
             return
@@ -107,7 +107,7 @@ class SystemContract:
         raise AssertionError(f"the settings of {record.key} can be changed; decorate them with recsmith.training.noun")
 
     def test_what_it_offers_is_another_run(self, tmp_path: Path) -> None:
-        """What it offers is another run."""
+        """Each switch that it offers changes the run, and is not offered again then."""
         run = self.plain(tmp_path)
         for switch in self.record(tmp_path).switches(run):
             made = load_run(run, switch.settings)
@@ -115,7 +115,7 @@ class SystemContract:
             assert switch not in self.record(tmp_path).switches(made), f"'{switch.name}' is offered where it is on"
 
     def test_its_record_loads_without_torch(self, tmp_path: Path) -> None:
-        """Its record loads without torch."""
+        """The module of its record can be imported without torch."""
         module = type(self.record(tmp_path)).__module__
         code = f"import sys, recsmith.training, {module}; print('torch' in sys.modules)"
         path = json.dumps(sys.path)
@@ -126,21 +126,21 @@ class SystemContract:
         assert ran.stdout.strip() == "False", ran.stderr or f"{module} imports torch; import it in the methods"
 
     def test_a_dry_run_tells_of_it(self, tmp_path: Path) -> None:
-        """A dry run tells of it."""
+        """A dry run mentions it."""
         with_it, without = dry_run(self.run(tmp_path)), dry_run(self.plain(tmp_path))
         assert set(with_it) - set(without), "a dry run says nothing of it; answer `told` or `notes`"
 
 
 class TrainedSystemContract(SystemContract):
-    """The laws of systems that train with ranks of this machine: some jobs of a few seconds.
+    """The contract of systems that train with ranks on this machine: some jobs of a few seconds.
 
-    exact: whether a job that goes on from a checkpoint trains the same bits as one that was never ended.
+    exact: whether a job resumed from a checkpoint trains the same bits as one that was never interrupted.
     """
 
     exact = True
 
     def test_it_goes_on_with_the_same_bits_is_in_the_card_and_can_be_deleted(self, tmp_path: Path) -> None:
-        """It goes on with the same bits is in the card and can be deleted."""
+        """Training resumes with the same bits, the model's card can be read, and the job can go on without the system."""
         once, twice = self.run(tmp_path / "once"), self.run(tmp_path / "twice")
         train(replace(once, steps=10))
         train(replace(twice, steps=5))
@@ -158,7 +158,7 @@ class TrainedSystemContract(SystemContract):
             assert read_card(models[1]).systems is None
 
     def _check_state(self, output: Path, record: System) -> None:
-        """What a checkpoint keeps is of the noun that the record names."""
+        """The state in a checkpoint can be read as the noun that the record names."""
         newest = sorted((output / CHECKPOINTS).glob("step-*"))[-1]
         kept = json.loads((newest / PROGRESS).read_text("utf-8")).get(record.kept) if record.kept else None
         if kept is not None:

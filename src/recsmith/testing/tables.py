@@ -1,4 +1,4 @@
-"""What holds for every table module: of your own (write `make`), and of RecSmith's."""
+"""The contract of table modules: for your own (write `make`), and for RecSmith's."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SAMPLES, COLUMNS = 24, 8
 
 
 def configs(pooling: PoolingType = PoolingType.SUM) -> list[EmbeddingBagConfig]:
-    """Two tables, the first of them read by two features."""
+    """Two tables; the first one is read by two features."""
     return [
         EmbeddingBagConfig(
             name="t", num_embeddings=90, embedding_dim=COLUMNS, feature_names=["f", "g"], pooling=pooling
@@ -24,7 +24,7 @@ def configs(pooling: PoolingType = PoolingType.SUM) -> list[EmbeddingBagConfig]:
 
 
 def batch(longest: int = 3) -> Batch:
-    """Bags of 0 to `longest` ids, some of them twice, every third sample like the one before."""
+    """Bags of 0 to `longest` ids, possibly repeated; every third sample equals the one before."""
     rng = np.random.default_rng(4)
     ids: dict[str, JaggedIds] = {}
     for name, rows in (("f", 90), ("g", 90), ("h", 30)):
@@ -44,16 +44,16 @@ def batch(longest: int = 3) -> Batch:
 
 
 class TableModuleContract:
-    """The laws of table modules. Subclass it as a test class, and write `make`, of some configs on the CPU."""
+    """The contract of table modules. Subclass it as a test class; `make` builds the module for configs on the CPU."""
 
     longest = 3  # ids in a bag
 
     def make(self, configs: list[EmbeddingBagConfig]) -> Any:
-        """The module."""
+        """The module for some configs."""
         raise NotImplementedError
 
     def made(self, pooling: PoolingType = PoolingType.SUM) -> Any:
-        """The module with weights that were drawn."""
+        """The module with random weights."""
         torch.manual_seed(0)
         module = self.make(configs(pooling))
         with torch.no_grad():
@@ -62,12 +62,12 @@ class TableModuleContract:
         return module
 
     def test_a_model_finds_one_table_module(self) -> None:
-        """A model finds one table module."""
+        """A model that contains it has exactly one table module."""
         (found,) = table_modules(self.made())
         assert sorted(found.names()) == ["t", "u"]
 
     def test_to_the_model_it_is_a_collection_of_the_logical_tables(self) -> None:
-        """To the model it is a collection of the logical tables."""
+        """Its `embedding_bag_configs` are those of the logical tables."""
         made = self.made().embedding_bag_configs()
         assert [(config.name, config.num_embeddings, config.embedding_dim) for config in made] == [
             ("t", 90, COLUMNS), ("u", 30, COLUMNS),
@@ -93,7 +93,7 @@ class TableModuleContract:
                 torch.testing.assert_close(vector.detach(), wanted, rtol=1e-5, atol=1e-5)
 
     def test_batches_hold_what_stored_tables_look_up_and_each_starts_somewhere(self) -> None:
-        """Batches hold what stored tables look up and each starts somewhere."""
+        """Batches have the features of the stored tables, and each stored table has initial weights."""
         module = self.made()
         stored = configs_of(module)
         assert sorted(features_of(module).names) == sorted(name for each in stored for name in each.feature_names)
@@ -104,12 +104,12 @@ class TableModuleContract:
         assert all(each.reach >= 0 for each in initial.values())
 
     def test_an_unknown_table_has_no_vectors(self) -> None:
-        """An unknown table has no vectors."""
+        """An unknown table has no vectors (None)."""
         (found,) = table_modules(self.made())
         assert found.vectors("tt") is None
 
     def test_exported_names_are_unique_and_others_stay(self) -> None:
-        """Exported names are unique and others stay."""
+        """Exported names are unique, and names of other parameters stay unchanged."""
         module = self.made()
         (found,) = table_modules(module)
         names = [found.exported(f"model.{name}") for name in module.state_dict()]

@@ -1,4 +1,4 @@
-"""What holds for every watcher: of your own (write `make`), and of RecSmith's."""
+"""The contract of watchers: for your own (write `make`), and for RecSmith's."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from recsmith.training.watchers.protocol import Seen
 
 
 def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
-    """A step of two samples, of a job that has a folder and little else."""
+    """A step of two samples, in a job with a folder and little else."""
     ids = JaggedIds(values=np.array([1, 2]), lengths=np.array([1, 1], np.int32))
     batch = Batch(
         dense=np.zeros((2, 1), np.float32), ids={"f": ids}, labels=np.array([[0.0], [1.0]], np.float32),
@@ -30,14 +30,14 @@ def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
 
 
 class WatcherContract:
-    """The laws of watchers. Subclass it as a test class, and write `make`."""
+    """The contract of watchers. Subclass it as a test class, and write `make`."""
 
     def make(self, folder: Path) -> Any:
         """The watcher. folder: for its files."""
         raise NotImplementedError
 
     def test_what_it_asks_for_is_known_and_has_a_reason(self, tmp_path: Path) -> None:
-        """What it asks for is known and has a reason."""
+        """Each wish of the watcher is a known one and has a reason."""
         watcher = self.make(tmp_path)
         assert watcher.every >= 1
         for step in range(watcher.every, 30 * watcher.every, watcher.every):
@@ -47,7 +47,7 @@ class WatcherContract:
         watcher.close(None)
 
     def test_its_state_is_json_and_another_goes_on_from_it(self, tmp_path: Path) -> None:
-        """Its state is json and another goes on from it."""
+        """Its state can be written as JSON, and another watcher can continue from it."""
         watcher, other = self.make(tmp_path), self.make(tmp_path / "other")
         for step in range(watcher.every, 5 * watcher.every, watcher.every):
             watcher.look(seen(step, tmp_path))
@@ -59,7 +59,7 @@ class WatcherContract:
             each.close(ValueError("the job failed"))
 
     def test_the_next_day_begins_with_what_it_kept(self, tmp_path: Path) -> None:
-        """The next day begins with what it kept."""
+        """A watcher of the next day can begin with the state that it kept."""
         day, other = self.make(tmp_path), self.make(tmp_path / "other")
         for step in range(day.every, 5 * day.every, day.every):
             day.look(seen(step, tmp_path))
@@ -74,7 +74,7 @@ class WatcherContract:
 
 
 def _end(watcher: Any, step: int, folder: Path) -> object:
-    """What it asks for at the end of a job, at which it sees the last step once more."""
+    """The watcher's wish at the end of a job, when it sees the last step again."""
     return watcher.look_at_end(seen(step, folder)) if hasattr(watcher, "look_at_end") else None
 
 

@@ -1,4 +1,4 @@
-"""Names for arrays."""
+"""Type names for arrays."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""What items cost on devices by any cost model: in many placements at once, and in every change of a placement.
+"""Costs of items on devices under any cost model: for many placements at once, and for every change of a placement.
 
 Legend: E placements, N items, D devices, G fusion groups, k work terms, F phases of the step.
 """
@@ -13,15 +13,16 @@ from recsmith.planners.placing import NOWHERE, ItemBatch
 from recsmith.problems import Footprint
 from recsmith_per_problem.arrays import Floats, Ints
 
-SMALLEST = 1e-12  # seconds, below which a load is no scale
+SMALLEST = 1e-12  # seconds: a smaller load is not used as a scale
 
 
 @dataclass(frozen=True)
 class ItemPrices:
-    """What items cost on devices beside the tables that are placed before.
+    """Costs of items on devices, in addition to the tables that are already placed.
 
-    terms (N, k), group (N,): of items. before (G, D, k): summed terms of the tables placed before. common (F,): seconds
-    that every device spends on top. alone (N,): seconds of an item by itself. even_s: of a device with an even share.
+    terms (N, k), group (N,): of items. before (G, D, k): summed terms of the tables already placed. common (F,):
+    seconds that every device spends in addition. alone (N,): seconds of an item by itself. even_s: seconds of a device
+    with an even share.
     """
 
     evaluator: Evaluator
@@ -34,7 +35,7 @@ class ItemPrices:
 
     @classmethod
     def of(cls, items: ItemBatch, evaluator: Evaluator) -> "ItemPrices":
-        """Of items and what is placed before them."""
+        """The prices of items, given the tables placed before them."""
         draft = items.draft.footprint(evaluator.problem)
         placed = draft.target != NOWHERE
         first = Footprint(draft.mode[placed], draft.width[placed], draft.target[placed])
@@ -48,7 +49,7 @@ class ItemPrices:
         return cls(evaluator, terms, evaluator.group[mode], before, common, alone, even_s)
 
     def sums(self, target: Ints) -> Floats:
-        """Summed terms (E, G, D, k) of placements (E, N)."""
+        """Summed terms (E, G, D, k) for placements (E, N)."""
         device = np.arange(len(self.before[0]))
         sums = np.repeat(self.before[None], len(target), axis=0)
         for group in range(len(self.before)):
@@ -58,18 +59,18 @@ class ItemPrices:
         return sums
 
     def loads(self, sums: Floats) -> Floats:
-        """Seconds of each phase (F, ..., D) of devices with summed terms (..., G, D, k)."""
+        """Seconds of each phase (F, ..., D) for devices with summed terms (..., G, D, k)."""
         return self.evaluator.loads(sums).sum(axis=-2)
 
     def steps(self, target: Ints) -> Floats:
-        """Seconds of the step (E,) of placements (E, N)."""
+        """Seconds of the step (E,) for placements (E, N)."""
         slowest = self.loads(self.sums(target)).max(axis=-1)  # (F, E)
         return (slowest + self.common[:, None]).sum(axis=0)
 
     def changes(self, target: Ints) -> tuple[Floats, Floats]:
         """Loads (F, D) of one placement (N,), and the seconds (F, N, D) that each item adds to each device.
 
-        On its own device an item adds what the device takes with it and would not take without it.
+        On its own device an item adds the device's seconds with it less those without it.
         """
         sums = self.sums(target[None])[0]  # (G, D, k)
         own = sums[self.group]  # (N, D, k): of the item's group

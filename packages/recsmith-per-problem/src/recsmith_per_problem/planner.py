@@ -1,7 +1,7 @@
-"""Planners that learn while they plan, for one problem, and keep nothing: what surco and rnn have in common.
+"""Common base of surco and rnn: planners that learn while they plan, for one problem, and keep nothing.
 
-Both place the items of the rule of what is split that suits the problem. What they learn are drafts, one placement
-after the other; the best is the plan. Where none of them had room, tables go longest first.
+Both split tables into items by the split rule that suits the problem best. Their learning yields drafts, one placement
+after the other; the best one is the plan. If no draft has room, tables are placed longest first.
 """
 
 from abc import abstractmethod
@@ -14,16 +14,16 @@ from recsmith.costs import Evaluator
 from recsmith.planners import Search, SearchPlanner, Solution
 from recsmith.planners.placing import Assignment, SplitItems, best_split, longest_first_plan
 
-MOST_DIGITS = 8  # of a number in a name
+MOST_DIGITS = 8  # digits of a number in a planner's name
 SHOWN = 60  # characters of a name in a message
 
 
 @dataclass(frozen=True)
 class PerProblemPlanner(SearchPlanner):
-    """A planner whose drafts get better.
+    """A planner whose drafts improve from one to the next.
 
-    lost: what a report says where no draft had room for every table. option, most: the field that a name may say, such
-    as surco?steps=50, and the largest number.
+    lost: the report's sentence if no draft had room for every table. option, most: the field that a name may set, such
+    as in surco?steps=50, and its largest value.
     """
 
     lost: ClassVar[str]
@@ -33,7 +33,7 @@ class PerProblemPlanner(SearchPlanner):
     name: str
 
     def with_options(self, text: str) -> Self:
-        """The planner of a name that says a number, such as rnn?episodes=800; UsageError for another text."""
+        """The planner of a name that sets a number, such as rnn?episodes=800; UsageError for any other text."""
         usual = f"{self.name}?{self.option}="
         value = text.removeprefix(usual)
         plain = value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS
@@ -47,14 +47,14 @@ class PerProblemPlanner(SearchPlanner):
 
     @abstractmethod
     def check(self, split: SplitItems | None) -> None:
-        """Refuse a problem that is too large, or a machine that lacks what learning needs."""
+        """Raise an error if the problem is too large, or the machine lacks a package that learning needs."""
 
     @abstractmethod
     def drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment | None]:
-        """One draft after the other, each an iteration; None where it had no room. No split: a table has none."""
+        """Yields drafts, each an iteration; None for one without room. split: None if a table has no split."""
 
     def solve(self, search: Search) -> Solution:
-        """The best of all drafts; NoPlanFound where tables find no room. An iteration is a draft.
+        """The best of all drafts; an iteration is a draft. NoPlanFound if tables do not fit.
 
         Raises:
             UsageError: the problem is too large for the planner. MissingExtra: a package that it needs is missing.
@@ -70,7 +70,7 @@ class PerProblemPlanner(SearchPlanner):
         return replace(search.found(self.name), left_out=(self.lost,) if lost else ())
 
     def _try_drafts(self, search: Search, split: SplitItems | None) -> bool:
-        """Try drafts until the budget is spent; whether one of them had room."""
+        """Try drafts until the budget is spent; returns whether one of them had room."""
         placed = False
         for draft in self.drafts(split, search.evaluator, search.seed):
             placed = placed or draft is not None

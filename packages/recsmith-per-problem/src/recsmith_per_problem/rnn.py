@@ -1,10 +1,10 @@
 """A recurrent network trained for one problem, after Mirhoseini et al. (ICML 2017): the baseline of learned placement.
 
-A network that knows nothing reads the items and names a device for each (rnn_network.py). BATCH placements at a time
-are drawn from it, their steps by the cost model are the reward, and REINFORCE makes the devices of short steps
-likelier. The best placement that was drawn is the plan; what was learned is thrown away.
+An untrained network reads the items and chooses a device for each (rnn_network.py). BATCH placements at a time are
+drawn from it, the reward is minus their step under the cost model, and REINFORCE raises the probability of devices in
+short steps. The best placement that was drawn is the plan; the trained weights are discarded.
 
-Devices without room are never drawn, and an episode that came to a dead end is no plan; it counts as DEAD_END.
+Devices without room are never drawn. An episode that reaches a dead end gives no plan; its reward is DEAD_END.
 
 Legend: E episodes, N items, D devices, x features of an item.
 """
@@ -27,11 +27,11 @@ from recsmith_per_problem.rnn_network import Adam, DrawnEpisodes, draw, first_te
 NAME = "rnn"
 EPISODES, MOST_EPISODES = 3_200, 10_000_000
 BATCH = 32  # episodes of an update
-MOST_ITEMS = 2_000  # attention is over all pairs of items: 0.5 GiB for these
-RATE = 0.003  # of Adam; chosen on tasks of training tables, as ENTROPY is
-ENTROPY = 0.03  # what an even choice is worth beside the reward
-FORGET = 0.1  # share of the moving baseline that a batch replaces
-DEAD_END = -10.0  # reward, in steps of an even share
+MOST_ITEMS = 2_000  # attention is over all pairs of items: 0.5 GiB for this many
+RATE = 0.003  # learning rate of Adam; chosen on tasks of training tables, as ENTROPY is
+ENTROPY = 0.03  # weight of the entropy bonus relative to the reward
+FORGET = 0.1  # weight of a new batch in the moving baseline
+DEAD_END = -10.0  # reward of a dead end; other rewards are minus the step, in multiples of even_s
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Rnn(PerProblemPlanner):
     about: str = "An LSTM trained per problem (Mirhoseini et al., 2017)."
 
     def check(self, split: SplitItems | None) -> None:
-        """Refuse what would fill the memory."""
+        """Raise UsageError if the problem would not fit in memory."""
         if split is not None and len(split.items) > MOST_ITEMS:
             raise UsageError(
                 f"planner {NAME} takes up to {MOST_ITEMS:,} pieces of tables; this problem has {len(split.items):,}: "
@@ -55,7 +55,7 @@ class Rnn(PerProblemPlanner):
             )
 
     def drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment | None]:
-        """The best placement of each update of BATCH episodes; None where all its episodes came to dead ends."""
+        """The best placement of each update of BATCH episodes; None if all its episodes reached dead ends."""
         if split is None:
             return
         if not len(split.items):
@@ -79,7 +79,7 @@ class _Training:
         self.spread = 0.0
 
     def update(self, count: int) -> Ints | None:
-        """Draw so many episodes, learn from them, and return the best (N,); None where all came to dead ends."""
+        """Draw `count` episodes, learn from them, and return the best (N,); None if all reached dead ends."""
         drawn = draw(self.tensors, self.features, self.items, count, self.random)
         reward = self._rewards(drawn)
         slope = gradient(self.tensors, self.features, drawn, self._advantage(reward), ENTROPY)
@@ -95,7 +95,7 @@ class _Training:
         return reward
 
     def _advantage(self, reward: Floats) -> Floats:
-        """Rewards above the moving baseline, over their moving spread (E,)."""
+        """Rewards minus the moving baseline, divided by their moving standard deviation (E,)."""
         if self.baseline is None:
             self.baseline, self.spread = float(reward.mean()), float(reward.std())
         advantage = (reward - self.baseline) / max(self.spread, 1e-6)
@@ -105,7 +105,7 @@ class _Training:
 
 
 def _features(items: ItemBatch, prices: ItemPrices) -> Floats:
-    """What the network reads of items (N, x): inputs of learned cost models, work, seconds and bytes, within +-4."""
+    """Features of items (N, x): inputs of learned cost models, work, seconds and bytes, standardised, within +-4."""
     raw = np.column_stack([
         items.inputs, log1p(items.work), log(np.maximum(prices.alone / prices.even_s, 1e-9)),
         log1p(items.bytes),

@@ -1,11 +1,12 @@
-"""A recurrent network that reads all items and then names a device for each: encoder, decoder with attention, gradient.
+"""A recurrent network that reads all items, then chooses a device for each: encoder, decoder with attention, gradient.
 
-    encoder   LSTM over the items, in the order of placement: a state for each
+    encoder   LSTM over the items, in the order of placement: one state per item
     decoder   LSTM that begins in the encoder's last state; at item t it reads the encoder's state t and the device of
               item t - 1; softmax over devices with room of tanh(its state, attention over the encoder's states)
 
-All in NumPy, for the network of one problem is small. The gradient is that of the summed log chances of what was drawn,
-each episode weighed by its advantage (REINFORCE), and of a little entropy. A test holds it against differences.
+All in NumPy, because the network of one problem is small. The gradient is that of the summed log probabilities of the
+drawn devices, each episode weighted by its advantage (REINFORCE), plus a small entropy term. A test compares it with
+finite differences.
 
 Legend: E episodes, N items, D devices, x features of an item, H hidden units.
 """
@@ -19,13 +20,13 @@ from recsmith.planners.placing import Episodes, ItemBatch
 from recsmith_per_problem.arrays import Bools, Floats, Ints
 
 HIDDEN = 32  # H: enough for one task; trade-off: 64 take twice the time
-SPREAD = 0.1  # of the first weights around 0: the first policy is nearly even
+SPREAD = 0.1  # standard deviation of the initial weights: the initial policy is nearly uniform
 NEVER = -1e30  # logit of a device without room
 Tensors = dict[str, Floats]
 
 
 class LstmStep(NamedTuple):
-    """What a step leaves for its gradient: gates i, f, o, g, the cell before, and tanh of the cell after."""
+    """What the gradient of a step needs: gates i, f, o, g, the cell before, and tanh of the cell after."""
 
     gates: Floats  # (..., 4, H)
     before: Floats
@@ -34,7 +35,7 @@ class LstmStep(NamedTuple):
 
 @dataclass(frozen=True)
 class DrawnEpisodes:
-    """Episodes that were drawn. target (E, N), dead (E,); the rest is what their gradient needs, step by step."""
+    """Drawn episodes. target (E, N), dead (E,); the other fields are what their gradient needs, step by step."""
 
     target: Ints
     dead: Bools
@@ -48,7 +49,7 @@ class DrawnEpisodes:
 
 
 def first_tensors(features: int, devices: int, random: np.random.Generator) -> Tensors:
-    """Weights before training."""
+    """Initial weights."""
     shapes = {
         "encoder": (features + HIDDEN + 1, 4 * HIDDEN), "decoder": (2 * HIDDEN + 1, 4 * HIDDEN),
         "device": (devices + 1, 4 * HIDDEN), "attention": (HIDDEN, HIDDEN), "joined": (2 * HIDDEN + 1, HIDDEN),
@@ -63,12 +64,12 @@ def first_tensors(features: int, devices: int, random: np.random.Generator) -> T
 def draw(
     tensors: Tensors, features: Floats, items: ItemBatch, count: int, random: np.random.Generator
 ) -> DrawnEpisodes:
-    """Place ordered items with features (N, x) in `count` episodes, each device drawn by its chance."""
+    """Place ordered items with features (N, x) in `count` episodes; each device is drawn by its probability."""
     encoded, encoder, state, cell = _encode(tensors["encoder"], features)
     state, cell = np.repeat(state[None], count, axis=0), np.repeat(cell[None], count, axis=0)
     episodes, devices = Episodes(items, count), items.devices
     keys, inputs = encoded @ tensors["attention"], _linear(tensors["decoder"], encoded, HIDDEN)  # (N, H), (N, 4H)
-    previous = np.full(count, devices)  # the row of "none yet"
+    previous = np.full(count, devices)  # the row for "no device yet"
     hidden, decoder = [state], list[LstmStep]()
     rows: list[tuple[Floats, Floats, Floats]] = []
     while not episodes.done:
@@ -90,7 +91,7 @@ def draw(
 
 
 def _encode(weights: Floats, features: Floats) -> tuple[Floats, list[LstmStep], Floats, Floats]:
-    """States of all items (N, H), steps, and the last state and cell (H,)."""
+    """States of all items (N, H), the steps, and the last state and cell (H,)."""
     state, cell = np.zeros(HIDDEN), np.zeros(HIDDEN)
     inputs, recurrent = _linear(weights, features, features.shape[1]), weights[features.shape[1] : -1]
     states: list[Floats] = []
@@ -103,12 +104,12 @@ def _encode(weights: Floats, features: Floats) -> tuple[Floats, list[LstmStep], 
 
 
 def _linear(weights: Floats, flow: Floats, count: int | None = None) -> Floats:
-    """The first rows of the weights times what flows in, and the last row, which is the bias."""
+    """The input times the first `count` rows of the weights (by default all but the last), plus the last, the bias."""
     return flow @ weights[: count or -1] + weights[-1]
 
 
 def _lstm(flow: Floats, cell: Floats) -> tuple[Floats, Floats, LstmStep]:
-    """The state and the cell (..., H) after a step with (..., 4H) flowing into the gates."""
+    """The state and the cell (..., H) after a step with inputs (..., 4H) to the gates."""
     gates = flow.reshape(*cell.shape[:-1], 4, HIDDEN)
     gates = np.concatenate([1.0 / (1.0 + np.exp(-gates[..., :3, :])), np.tanh(gates[..., 3:, :])], axis=-2)
     after = gates[..., 1, :] * cell + gates[..., 0, :] * gates[..., 3, :]
@@ -125,7 +126,7 @@ def _softmax(logits: Floats) -> Floats:
 
 
 def gradient(tensors: Tensors, features: Floats, drawn: DrawnEpisodes, advantage: Floats, entropy: float) -> Tensors:
-    """Gradient, by all weights, of the mean over episodes of -advantage * log chance - entropy * entropy of chances."""
+    """Gradient by all weights of the mean over episodes of -advantage * log probability - entropy * policy entropy."""
     slope = {name: np.zeros_like(tensor) for name, tensor in tensors.items()}
     encoded, state = drawn.encoded, drawn.hidden[1:]
     d_logits = _by_logits(drawn, advantage, entropy)
@@ -158,7 +159,7 @@ def gradient(tensors: Tensors, features: Floats, drawn: DrawnEpisodes, advantage
 
 
 def _by_logits(drawn: DrawnEpisodes, advantage: Floats, entropy: float) -> Floats:
-    """Gradient by logits (N, E, D); none where no device had room."""
+    """Gradient by logits (N, E, D); 0 where no device had room."""
     chance, target = drawn.chance, drawn.target.T  # (N, E)
     logs = np.log(np.maximum(chance, 1e-300))
     d_logits = chance * advantage[:, None]
@@ -169,7 +170,7 @@ def _by_logits(drawn: DrawnEpisodes, advantage: Floats, entropy: float) -> Float
 
 
 def _outer(flow: Floats, slope: Floats) -> Floats:
-    """Gradient by weights whose last row is a bias: of what flowed in (..., a) and the gradient behind (..., b)."""
+    """Gradient by weights whose last row is a bias, from inputs (..., a) and the gradient by outputs (..., b)."""
     flow, slope = flow.reshape(-1, flow.shape[-1]), slope.reshape(-1, slope.shape[-1])
     return np.vstack([flow.T @ slope, slope.sum(axis=0)])
 
@@ -177,7 +178,7 @@ def _outer(flow: Floats, slope: Floats) -> Floats:
 def _through(
     steps: list[LstmStep], recurrent: Floats, d_states: Floats, d_cell: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Backwards through an LSTM: gradients by what flowed in (N, ..., 4H), by the first state and the first cell."""
+    """Backpropagation through an LSTM: gradients by its inputs (N, ..., 4H), first state and first cell."""
     d_state = np.zeros_like(d_states[0])
     flows = np.empty((*d_states.shape[:-1], 4 * HIDDEN))
     for t in range(len(steps) - 1, -1, -1):
@@ -194,7 +195,7 @@ def _through(
 
 
 class Adam:
-    """Kingma and Ba, 2015; gradients longer than `longest` are shortened to it."""
+    """Adam (Kingma and Ba, 2015); gradients longer than `longest` are scaled down to that length."""
 
     def __init__(self, tensors: Tensors, rate: float, longest: float = 1.0) -> None:
         self.rate, self.longest, self.steps = rate, longest, 0
@@ -202,7 +203,7 @@ class Adam:
         self.square = {name: np.zeros_like(tensor) for name, tensor in tensors.items()}
 
     def step(self, tensors: Tensors, slope: Tensors) -> None:
-        """Move the weights against their gradient."""
+        """Update the weights by their gradient."""
         self.steps += 1
         length = float(np.sqrt(sum(float((each**2).sum()) for each in slope.values())))
         scale = min(1.0, self.longest / max(length, 1e-30))

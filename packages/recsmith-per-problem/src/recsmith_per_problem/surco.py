@@ -1,15 +1,15 @@
 """SurCo-zero (Ferber et al., ICML 2023) on any cost model: linear costs, learned for one problem alone.
 
-The step is no linear function of who holds what, and a solver of linear problems cannot minimise it. It can minimise a
-stand-in: costs c of item i on device d, whose cheapest assignment within memory (`LinearAssignment`) is the
-plan. c is learned: solve, see by how much each single placement lengthens the step, and move c there; again.
+The step is not a linear function of the placement, so a solver of linear problems cannot minimise it. It can minimise a
+surrogate: costs c of item i on device d, whose cheapest assignment within memory (`LinearAssignment`) is the
+plan. c is learned: solve, compute how much each single placement lengthens the step, move c in that direction; repeat.
 
 **The gradient** of the step by each placement is that of its multilinear extension: the step with item i on device d
-less the step without it, all else as it is. It is exact, and asks a cost model for nothing but loads. The step's maxima
-over devices are norms of power SHARPNESS, or only the slowest device would count.
+minus the step without it, everything else unchanged. It is exact, and needs only loads from a cost model. The maxima
+over devices are replaced by norms of power SHARPNESS; otherwise only the slowest device would have a gradient.
 
-**Through the solver** it goes as if the solver's derivative were minus the identity: a placement that lengthens the
-step becomes dearer. Besides, costs decay: c <- (1 - RATE) c + RATE gradient.
+**Through the solver** the gradient is passed as if the solver's derivative were minus the identity: a placement that
+lengthens the step becomes costlier. In addition, costs decay: c <- (1 - RATE) c + RATE gradient.
 
 Differences from the paper: it takes gradients through a relaxed solver, has DreamShard's cost network for the step, and
 splits no table. Here the first costs are those whose cheapest assignment is the longest-first placement.
@@ -34,21 +34,21 @@ from recsmith_per_problem.planner import PerProblemPlanner
 
 NAME = "surco"
 STEPS, MOST_STEPS = 200, 1_000_000
-MOST_CHOICES = 60_000  # items times devices, as many as planner exact gives the solver
-RATE = 0.05  # at which costs follow their gradient; chosen on tasks of training tables, as SHARPNESS is
+MOST_CHOICES = 60_000  # items times devices, as many as planner exact passes to the solver
+RATE = 0.05  # learning rate of the costs; chosen on tasks of training tables, as SHARPNESS is
 SHARPNESS = 24
-LEAST_LOAD = 1e-300  # seconds: loads are divided by no less, so that idle phases divide by no zero
-SOLVER = "pip install 'ortools>=9.12,<10'"  # as pyproject.toml has it
-SOLVER_MODULE = "ortools.sat.python.cp_model"  # loaded when it is used
-COST_UNITS = 1_000_000  # integers that the widest range of an item's costs is rounded to
-WORK = 0.1  # deterministic seconds of one solution, after which the best found counts
-NEAR = 1e-3  # a solution this much above the cheapest will do: costs that are learned are no better known
-NOISE = 0.1  # of the first costs, drawn by the seed: what decides between placements that are as good
+LEAST_LOAD = 1e-300  # least divisor of loads, in seconds, so that idle phases do not divide by zero
+SOLVER = "pip install 'ortools>=9.12,<10'"  # as in pyproject.toml
+SOLVER_MODULE = "ortools.sat.python.cp_model"  # imported when it is used
+COST_UNITS = 1_000_000  # integer range to which the widest range of an item's costs is scaled
+WORK = 0.1  # limit of one solution, in deterministic seconds of the solver; then its best solution is used
+NEAR = 1e-3  # relative gap at which a solution is accepted: learned costs are no more exact
+NOISE = 0.1  # scale of random first costs, drawn by the seed, which break ties between equally good placements
 
 
 @dataclass(frozen=True)
 class SurCo(PerProblemPlanner):
-    """SurCo-zero. steps: of learning, each a solved assignment."""
+    """SurCo-zero. steps: learning steps; each solves an assignment."""
 
     lost: ClassVar[str] = f"{NAME}: the solver found no room for every table; they went longest first"
     option: ClassVar[str] = "steps"
@@ -59,7 +59,7 @@ class SurCo(PerProblemPlanner):
     about: str = "SurCo: linear costs, learned per problem (Ferber et al., 2023)."
 
     def check(self, split: SplitItems | None) -> None:
-        """Refuse to go on without the solver, and what would take it minutes."""
+        """Raise an error if the solver is not installed, or would need minutes."""
         if not is_installed():
             raise MissingExtra(f"planner {NAME} needs OR-Tools: {SOLVER}; or use planner auto")
         choices = len(split.items) * split.items.devices if split else 0
@@ -70,7 +70,7 @@ class SurCo(PerProblemPlanner):
             )
 
     def drafts(self, split: SplitItems | None, evaluator: Evaluator, seed: int) -> Iterator[Assignment]:
-        """The cheapest assignment of each step; none where nothing fits."""
+        """The cheapest assignment of each step; none if nothing fits."""
         if split is None:
             return
         items, prices = split.items, ItemPrices.of(split.items, evaluator)
@@ -85,7 +85,7 @@ class SurCo(PerProblemPlanner):
 
 
 def _first_costs(split: SplitItems, prices: ItemPrices, random: np.random.Generator) -> Floats:
-    """Costs (N, D) whose cheapest assignment is the draft, of the size of a step's change."""
+    """Costs (N, D) whose cheapest assignment is the draft, scaled like the change of one learning step."""
     items = split.items
     target = split.draft.target[items.row]
     costs = NOISE * random.random((len(items), items.devices))
@@ -97,7 +97,7 @@ def _first_costs(split: SplitItems, prices: ItemPrices, random: np.random.Genera
 def slopes(loads: Floats, adds: Floats, target: Ints) -> Floats:
     """Seconds (N, D) that each item on each device adds to the smoothed step.
 
-    loads (F, D): of devices; adds (F, N, D): seconds of items on devices; target (N,): where items are.
+    loads (F, D): of devices; adds (F, N, D): seconds of items on devices; target (N,): devices of the items.
     """
     scale = np.maximum(loads.max(axis=1), LEAST_LOAD)[:, None, None]
     here = target[:, None] == np.arange(len(loads[0]))
@@ -111,13 +111,13 @@ def slopes(loads: Floats, adds: Floats, target: Ints) -> Floats:
 
 
 def _power(ratio: Floats) -> Floats:
-    """Ratio ** SHARPNESS by squaring, several times faster than a power."""
+    """Ratio ** SHARPNESS by repeated squaring, several times faster than a power."""
     cube = ratio * ratio * ratio
     return ((cube**2) ** 2) ** 2
 
 
 def is_installed() -> bool:
-    """Whether OR-Tools is there."""
+    """Whether OR-Tools is installed."""
     return find_spec("ortools") is not None
 
 
@@ -125,10 +125,10 @@ def is_installed() -> bool:
 
 
 class LinearAssignment:
-    """Items of some bytes (N,) on devices with so many bytes free (D,); asked again and again under other costs.
+    """Cheapest assignments of items (bytes (N,)) to devices (free bytes (D,)), for one set of costs after another.
 
-    Where every item's cheapest device has room for all that want it, that is the answer; otherwise CP-SAT of OR-Tools
-    finds it, with one worker, a fixed seed and a limit in its own measure of work, so that it is the same everywhere.
+    If every item's cheapest device has room for all items that prefer it, that is the answer. Otherwise CP-SAT of
+    OR-Tools finds it, with one worker, a fixed seed and a limit in deterministic time: it is the same everywhere.
 
     last: the last answer (N,), None before the first.
     """
@@ -140,7 +140,7 @@ class LinearAssignment:
         self._choices: list[Any] = []
 
     def cheapest(self, costs: Floats) -> Ints | None:
-        """The devices (N,) of least summed costs (N, D); None where nothing was ever found that fits."""
+        """The devices (N,) with the least sum of costs (N, D); None if nothing that fits was ever found."""
         target = costs.argmin(axis=1)
         if (np.bincount(target, weights=self.size, minlength=len(self.free)) <= self.free).all():
             self.last = target
@@ -149,7 +149,7 @@ class LinearAssignment:
         return self.last
 
     def _solve(self, costs: Floats) -> None:
-        """Ask CP-SAT, from the last answer on, which stays where no other is found."""
+        """Run CP-SAT with the last answer as a hint; the last answer is kept if it finds none."""
         cp_model, model = import_module(SOLVER_MODULE), self._built()
         relative = costs - costs.min(axis=1, keepdims=True)
         units = np.rint(relative * (COST_UNITS / max(float(relative.max()), 1e-300))).astype(np.int64)
@@ -170,7 +170,7 @@ class LinearAssignment:
             self.last = values.reshape(len(self.size), len(self.free)).argmax(axis=1)
 
     def _built(self) -> Any:
-        """The model without an objective, made when it is first needed."""
+        """The model without an objective, built at the first call."""
         if self._model is None:
             cp_model: Any = import_module(SOLVER_MODULE)
             self._model = model = cp_model.CpModel()
