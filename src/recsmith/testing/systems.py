@@ -140,7 +140,7 @@ class TrainedSystemContract(SystemContract):
     exact = True
 
     def test_it_goes_on_with_the_same_bits_is_in_the_card_and_can_be_deleted(self, tmp_path: Path) -> None:
-        """Training resumes with the same bits, the model's card can be read, and the job can go on without the system."""
+        """Training resumes with the same bits, the card can be read, and the job can go on without the system."""
         once, twice = self.run(tmp_path / "once"), self.run(tmp_path / "twice")
         train(replace(once, steps=10))
         train(replace(twice, steps=5))
