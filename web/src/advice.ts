@@ -1,4 +1,4 @@
-// Which changes pay, as `recsmith advise` tells it: what may be switched on open, what does not pay folded away.
+// Which changes pay, as `recsmith advise` says: changes worth switching on are open, the others in a closed section.
 
 import type { Advice, ToldSwitch } from "./data";
 import { h } from "./dom";

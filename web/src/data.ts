@@ -1,7 +1,7 @@
-// What the charts and the report read: the data of a plan, as src/recsmith/web/report_data.py writes it.
-// Seconds and bytes everywhere; units are chosen where numbers are shown (format.ts).
+// The data that charts and report read: a plan, as src/recsmith/web/report_data.py writes it.
+// In seconds and bytes; units are chosen when numbers are shown (format.ts).
 
-/** Seconds that a device spends in each part of a step; parts and wait add up to the step. Also a device of a priced plan. */
+/** Seconds that a device spends in each part of a step; parts and wait add up to the step. Also for a device of a priced plan. */
 export interface DeviceSeconds {
   rank: number;
   forward_compute_s: number;
@@ -11,21 +11,21 @@ export interface DeviceSeconds {
   wait_s: number;
 }
 
-/** Memory of a device: what it holds of each part, in the order of the parts' names, and what it could hold. */
+/** Memory of a device: bytes of each part, in the order of the parts' names, and its capacity. */
 export interface DeviceMemory {
   rank: number;
   bytes: number[];
   capacity: number;
 }
 
-/** `count` ranks from `first` on. */
+/** `count` ranks, beginning with `first`. */
 export type RankRun = [first: number, count: number];
 
-/** Columns [a, b) of a table and where they lie: one rank whole, or several by blocks of rows, or as copies. */
+/** Columns [a, b) of a table and their ranks: one rank, or several with blocks of rows or with copies. */
 export interface Piece {
   columns: [number, number];
   ranks: RankRun[];
-  /** Rows of a block, the first rank's first; null where every rank holds all rows. */
+  /** Rows of each rank's block, in the order of the ranks; null if every rank holds all rows. */
   block: number | null;
 }
 
@@ -37,15 +37,15 @@ export interface TableData {
   sharding_type: string;
   compute_kernel: string;
   pieces: Piece[];
-  /** Ids that the batch of one device looks up in a step. */
+  /** Lookups of one device's batch per step. */
   ids: number;
-  /** Seconds by which the device that pays most for the table were faster without it. */
+  /** By how many seconds the device that spends most on the table would be faster without it. */
   seconds: number;
-  /** Its number, where the plan has towers. */
+  /** Number of its tower, if the plan has towers. */
   tower: number | null;
 }
 
-/** One shard of the map: where it lies, and how much it weighs. */
+/** One shard of the map: where it is placed, and its size. */
 export interface Shard {
   table: TableData;
   rank: number;
@@ -66,7 +66,7 @@ export interface Bound {
   space: string;
 }
 
-/** What a plan costs, and where it comes from. */
+/** What a plan costs, and how it was made. */
 export interface ShownPlan {
   name: string;
   digest: string;
@@ -82,7 +82,7 @@ export interface ShownPlan {
   typically: string;
 }
 
-/** A phase of the step: the rank that all wait for, the parts of its time, and the tables that cost it most. */
+/** A phase of the step: its slowest rank, the parts of that rank's time, and its costliest tables. */
 export interface Phase {
   rank: number;
   seconds: number;
@@ -106,17 +106,17 @@ export interface Difference {
   other_problem: string[];
 }
 
-/** How many lookups find their row in a cache, by the share of every table's rows that caches hold. */
+/** The predicted hit rate of caches, by the cached share of every table's rows. */
 export interface CacheCurve {
   tables: number;
   policy: string;
   planned_bytes: number;
   planned_hits: number;
-  /** static: null where no kernel keeps the rows that are read most. */
+  /** static: null if no kernel caches the rows that are read most. */
   points: { share: number; bytes: number; lru: number; static: number | null }[];
 }
 
-/** Advice in words, as src/recsmith/reports/advice.py puts it. */
+/** Advice in words, from src/recsmith/reports/advice.py. */
 export interface Advice {
   sentence: string;
   about: string[];
@@ -142,8 +142,8 @@ export interface ReportData {
   tables: TableData[];
   sensitivity: { median_s: number; p95_s: number; off: number; draws: number };
   against: Difference | null;
-  /** Of tables outside device memory. */
+  /** Hit rates of tables outside device memory. */
   caches: CacheCurve | null;
-  /** Which changes pay, where that was asked. */
+  /** Which changes pay, if that was asked. */
   advice: Advice | null;
 }

@@ -1,4 +1,4 @@
-// Elements from data: whatever is text stays text, and no name becomes markup.
+// Elements from data: text is always inserted as text, so no name becomes markup.
 
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu;
 
@@ -14,7 +14,7 @@ export function shown(text: string): string {
   });
 }
 
-/** An element: `on...` are listeners, other properties are attributes; null and false leave one out. */
+/** An element: `on...` are listeners, other properties are attributes; null and false omit one. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   props: Record<string, unknown> | null = null,
@@ -39,7 +39,7 @@ export function append(to: Element, children: Child[]): void {
   }
 }
 
-/** Put other children into an element. What has the focus in it keeps it. */
+/** Replace an element's children; the focus is kept as keepFocus does. */
 export function replace(into: Element, ...children: Child[]): void {
   keepFocus(into, () => {
     into.replaceChildren();
@@ -47,7 +47,7 @@ export function replace(into: Element, ...children: Child[]): void {
   });
 }
 
-/** Draw an element anew; if the focus is in it, the control of the same label, id or words has it afterwards, or the first. */
+/** Draw an element again; if the focus was in it, the control with the same label, id or text gets it back, or else the first. */
 export function keepFocus(into: Element, draw: () => void): void {
   const had = into.contains(document.activeElement) ? nameOf(document.activeElement!) : null;
   draw();
@@ -56,13 +56,13 @@ export function keepFocus(into: Element, draw: () => void): void {
   (controls.find((each) => nameOf(each) === had) ?? controls[0])?.focus();
 }
 
-/** What a control is known by when it is drawn anew: its own id, what a screen reader calls it, or its words. */
+/** How a control is recognised when it is drawn again: by its id, its label for screen readers, or its text. */
 function nameOf(control: Element): string {
   const label = control.id ? document.querySelector(`label[for="${CSS.escape(control.id)}"]`) : null;
   return label?.textContent ?? (control.id || control.getAttribute("aria-label") || control.textContent || control.tagName);
 }
 
-/** Text in which options such as --keep-exact, and what stands in backticks, are code. */
+/** Text in which options such as --keep-exact, and text in backticks, are shown as code. */
 export function withCode(text: string): Child {
   return text.split(/(`[^`]+`|--[a-z-]+)/).map((piece, i) => (i % 2 ? h("code", null, piece.replaceAll("`", "")) : piece));
 }

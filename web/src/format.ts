@@ -8,10 +8,10 @@ export interface Scale {
 const TIMES: Scale[] = [{ unit: "µs", size: 1e-6 }, { unit: "ms", size: 1e-3 }, { unit: "s", size: 1 }];
 const SIZES: Scale[] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map((unit, power) => ({ unit, size: 1024 ** power }));
 
-const LEAST_TIME = 1e-12; // seconds: no part of a step is so short, and what rounding leaves of nothing is 0
-export const ROUNDING = 1e-8; // relative: shares that are smaller are not told apart
+const LEAST_TIME = 1e-12; // seconds: no part of a step is this short, so smaller values are rounding errors of 0
+export const ROUNDING = 1e-8; // shares smaller than this are shown as 0
 
-/** The unit in which a number stands with one to three digits before the point. */
+/** The unit in which a number has one to three digits before the point. */
 function fitting(value: number, scales: Scale[], step: number): Scale {
   return scales.find((scale) => Math.abs(value) < scale.size * step) ?? scales.at(-1)!;
 }
@@ -19,7 +19,7 @@ function fitting(value: number, scales: Scale[], step: number): Scale {
 export const timeScale = (seconds: number): Scale => fitting(seconds, TIMES, 1000);
 export const sizeScale = (bytes: number): Scale => fitting(bytes, SIZES, 1024);
 
-/** Up to `most` significant digits, no trailing zeros, thousands apart. */
+/** At most `most` significant digits, without trailing zeros, with separators of thousands. */
 export function digits(value: number, most = 4): string {
   return value.toLocaleString("en", { maximumSignificantDigits: most });
 }
@@ -31,7 +31,7 @@ export function scaled(value: number, scale: Scale, most = 4): string {
 export const seconds = (value: number): string => (Math.abs(value) < LEAST_TIME ? "0 µs" : scaled(value, timeScale(value)));
 export const bytes = (value: number): string => scaled(value, sizeScale(value));
 
-/** Numbers of a column, all in the unit of the largest and with as many decimals; below the last of these it is said. */
+/** Numbers of a column, all in the unit of the largest and with equally many decimals; smaller ones are shown as below the last decimal. */
 export function inOneUnit(values: number[], scaleOf: (value: number) => Scale): (value: number) => string {
   const most = values.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
   const { unit, size } = scaleOf(most);
@@ -60,5 +60,5 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${whole(count)} ${count === 1 ? one : many}`;
 }
 
-/** table_wise as words. */
+/** table_wise as words: `table wise`. */
 export const words = (name: string): string => name.replaceAll("_", " ");

@@ -1,22 +1,22 @@
-// A table of any number of rows: sorted by a click on a head, filtered by a function, and only the visible rows drawn.
+// A table of any number of rows: sorted by a click on a heading, filtered by a function; only the visible rows are drawn.
 
 import { h, replace, type Child } from "./dom";
 import { inOneUnit, whole, type Scale } from "./format";
 
 export interface Column<Row> {
   head: string;
-  /** What to sort by; numbers stand right, and the first click puts the largest on top. */
+  /** The sort key; numbers are aligned right, and the first click sorts the largest to the top. */
   key: (row: Row) => string | number;
   cell?: (row: Row) => Child;
   numeric?: boolean;
-  /** Of what the numbers of `key` are, where all cells stand in one unit. */
+  /** The quantity of `key`, if all cells share one unit. */
   unit?: (value: number) => Scale;
 }
 
 const ROW_HEIGHT = 36; // pixels; the style sheet gives rows the same
 const BEYOND = 8; // rows that are drawn above and below the visible ones
 const PRINTED = 60; // rows on paper
-const VISIBLE = 12; // rows of the window at most
+const VISIBLE = 12; // rows of the visible part at most
 
 export class Grid<Row> {
   readonly element: HTMLElement;
@@ -64,7 +64,7 @@ export class Grid<Row> {
     this.refresh();
   }
 
-  /** Draw anew, after the data or what is marked has changed. */
+  /** Draw again, after the data or the marked rows have changed. */
   refresh(): void {
     const column = this.columns[this.by];
     this.shown = this.rows.filter(this.keep);
@@ -95,7 +95,7 @@ export class Grid<Row> {
   }
 }
 
-/** The room of rows that are not drawn. */
+/** Empty space for the rows that are not drawn. */
 function space(rows: number, columns: number): HTMLElement | null {
   return rows > 0 ? h("tr", { class: "space", "aria-hidden": "true" }, h("td", { colspan: columns, style: { height: `${rows * ROW_HEIGHT}px` } })) : null;
 }

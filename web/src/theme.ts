@@ -1,11 +1,11 @@
-// Light, dark, or as the system says; charts hear of it by the event `themechange`.
+// Light, dark, or the system's choice; the event `themechange` notifies charts.
 
 import { h } from "./dom";
 
 const NAMES = ["system", "light", "dark"] as const;
 const KEY = "recsmith-colours";
 
-// Paper is light, and charts are drawn for it; this listener comes before theirs.
+// Pages print on light paper, so charts are drawn light; this listener must run before theirs.
 let onScreen: string | undefined;
 window.addEventListener("beforeprint", () => {
   onScreen = document.documentElement.dataset.theme;
@@ -16,7 +16,7 @@ window.addEventListener("afterprint", () => {
   else delete document.documentElement.dataset.theme;
 });
 
-/** keep: where the choice is remembered; a page without a server has no such place. */
+/** keep: where the choice is stored; a page without a server cannot store it. */
 export function themeButton(keep?: Storage): HTMLElement {
   let at = Math.max(0, NAMES.findIndex((name) => name === keep?.getItem(KEY)));
   const words = (): string => `Colours: ${NAMES[at]}`;

@@ -59,7 +59,7 @@ export interface Changes {
   inter_host_bandwidth?: number; optimizer?: string;
 }
 export interface Move { table: string; piece: number; rank: number }
-/** One step of a draft: a piece that moves, or all changes of the problem from then on. */
+/** One step of a draft: either a piece that moves, or all changes of the problem from this step on. */
 export interface Step { move?: Move | null; changes?: Changes | null }
 export interface Draft { steps: Step[]; done: number; version: string; plan: string }
 export interface Priced {
@@ -177,7 +177,7 @@ export const api = {
   reportOf: (id: string, against?: string) => `/api/plans/${at(id)}/report${against ? `?against=${at(against)}` : ""}`,
 };
 
-/** Hear the events of a search until it ends; the browser connects again where the line breaks. */
+/** Receive the events of a search until it ends; the browser reconnects if the connection breaks. */
 export function listen(id: string, hear: (event: SearchEvent) => void): () => void {
   const source = new EventSource(`/api/searches/${at(id)}/events`);
   const kinds = ["queued", "started", "bound", "improved", "done", "failed", "cancelled"];

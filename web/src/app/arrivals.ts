@@ -1,15 +1,15 @@
-// What comes in: files that are dropped anywhere on the page or chosen, and text that is pasted. One reader takes them
-// all, that of the server; what it read, or why it did not, is shown where it came in.
+// Files that are dropped anywhere on the page or chosen, and pasted text. The server reads all of
+// them; the page shows the result, or why it cannot be read, where it came in.
 
 import { api, type Opened } from "./api";
 import { h } from "../dom";
 import { ownColumns, type Rows } from "./columns";
 import { say, sayAt, onlyShows } from "./controls";
 
-/** A file with what the server read in it, or with the reason why it could not. rows: of a table file that names its columns in its own way. */
+/** A file with what the server read in it, or why it could not. rows: rows of a table file whose columns have other names. */
 export interface Arrival { file: string; opened: Opened | null; error: string; rows: Rows | null }
 
-/** Shows on the first page what has come in. isNew: whether it was not shown before. */
+/** Shows a file on the first page. isNew: whether it was not shown before. */
 type Show = (all: Arrival[], isNew: boolean) => void;
 
 let show: Show = () => {};
@@ -17,14 +17,14 @@ let isThere = (): boolean => false;
 let latest: Arrival[] = [];
 let isNew = false;
 
-/** Have what comes in shown by the first page as long as it is there; it is told what came in before. */
+/** Let the first page show opened files as long as it exists; files that were opened before are passed to it. */
 export function onArrival(shows: Show, there: () => boolean): void {
   [show, isThere] = [shows, there];
   if (latest.length) show(latest, isNew);
   isNew = false;
 }
 
-/** Open files. x, y: where they were dropped, for what is said of those that cannot be read. */
+/** Open files. x, y: where they were dropped, to place the message about those that cannot be read. */
 export async function take(files: File[], x: number, y: number): Promise<void> {
   if (!files.length) return;
   if (onlyShows()) return sayAt(x, y, "This address only shows: files are not taken here.");
@@ -52,7 +52,7 @@ async function read(file: File): Promise<Arrival> {
   }
 }
 
-/** Take what is dropped on the page or pasted into it, wherever that is. */
+/** Handle everything that is dropped on the page or pasted into it. */
 export function listenForArrivals(): void {
   const hasFiles = (event: DragEvent): boolean => Boolean(event.dataTransfer?.types.includes("Files"));
   document.addEventListener("dragover", (event) => {
@@ -77,7 +77,7 @@ export function listenForArrivals(): void {
   });
 }
 
-/** A place that says what can be dropped, with a button that opens files. */
+/** An area that lists what can be dropped, with a button that opens files. */
 export function dropZone(words: string): HTMLElement {
   const input = h("input", { type: "file", multiple: true, class: "visually-hidden", tabindex: -1, "aria-hidden": "true",
     onchange: () => {

@@ -1,4 +1,4 @@
-// What the first page has chosen so far; it stays while other views are looked at.
+// The present choices of the first page; they are kept while other views are open.
 
 import type { Rules } from "./api";
 
@@ -14,13 +14,13 @@ export const chosen: Chosen = {
   batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "", more: false,
 };
 
-/** Whether the cluster is one of a file, which names all of its devices. */
+/** Whether the cluster is from a file, which fixes its number of devices. */
 export const isOwnCluster = (): boolean => chosen.cluster.startsWith("cluster-");
 
-/** The cluster as a search names it. */
+/** The cluster as a search request names it. */
 export const clusterWord = (): string => (isOwnCluster() ? chosen.cluster : `${chosen.cluster}:${chosen.perHost}x${chosen.hosts}`);
 
-/** As many devices as a running plan has: one host as far as it holds them, then whole hosts. */
+/** Choose as many devices as a running plan has: whole hosts if that many fill them, otherwise one host. */
 export function chooseDevices(devices: number, perHost: number): void {
   const isWhole = devices > perHost && devices % perHost === 0;
   chosen.perHost = isWhole ? perHost : devices;

@@ -1,10 +1,10 @@
-// A table file whose columns have names of their own: it is asked which of them is what, and read so.
+// A table file whose columns have other names: the user says which column is what, and it is read accordingly.
 
 import { h } from "../dom";
 import { take } from "./arrivals";
 import { button, field, select } from "./controls";
 
-/** The columns that are asked for: their name in a file of RecSmith, the words for it, and what they are often called. */
+/** The columns that are needed: their name in a file of RecSmith, a description, and common other names. */
 const WANTED: [string, string, RegExp][] = [
   ["embedding_dim", "Columns (dimension)", /dim|width/i],
   ["num_embeddings", "Rows", /row|num_?emb|num_?id|cardinal|vocab|hash|bucket|size/i],
@@ -13,12 +13,12 @@ const WANTED: [string, string, RegExp][] = [
 ];
 const SHOWN = ["name", "num_embeddings", "embedding_dim", "pooling_factor"];
 const KEPT = [...SHOWN, "num_poolings", "pooling", "data_type", "collection", "optimizer"];
-const LONGEST = 64 * 2 ** 20; // bytes of a file that is looked into
+const LONGEST = 64 * 2 ** 20; // bytes of the largest file that is parsed here
 
-/** Rows of words, the header first. */
+/** Rows of cells, the header first. */
 export type Rows = string[][];
 
-/** The rows of a file that separates words by one sign and whose header holds a name that RecSmith does not know; else null. */
+/** The rows of a file that separates cells by one character and has a column name unknown to RecSmith; otherwise null. */
 export async function ownColumns(file: File): Promise<Rows | null> {
   if (file.size > LONGEST) return null;
   const text = (await file.text()).replace(/^\uFEFF/, "").trim();
@@ -31,7 +31,7 @@ export async function ownColumns(file: File): Promise<Rows | null> {
   return isEven && head.length >= 3 && (sign === "," || rows.every((row) => !row.some((word) => word.includes(",")))) ? rows : null;
 }
 
-/** Which column a table's name, rows, columns and ids are in, as its names let guess. */
+/** Which columns hold a table's name, rows, columns and ids, guessed by their names. */
 function guessed(head: string[]): Map<string, string> {
   const found = new Map<string, string>();
   for (const [key] of WANTED) if (head.includes(key)) found.set(key, key);
@@ -43,7 +43,7 @@ function guessed(head: string[]): Map<string, string> {
   return found;
 }
 
-/** Selects for what each column is, and a button that reads the file so. */
+/** Selects for the meaning of each column, and a button that reads the file accordingly. */
 export function columnForm(name: string, rows: Rows): HTMLElement {
   const head = rows[0]!;
   const guess = guessed(head);

@@ -1,4 +1,4 @@
-// All plans: find one by words, delete and undo; those that are ticked side by side, beside the one that is the base.
+// All plans: search by words, delete and undo; ticked plans side by side, compared with the base plan.
 
 import { api, type PlanSummary, type Shelves, type SideBySide } from "./api";
 import { h, replace } from "../dom";
@@ -10,7 +10,7 @@ import { choices, deleted, kept } from "./shelf";
 
 const SHOWN = 100; // changed tables that are listed
 const MILLION = 1e6;
-let words = ""; // that were searched for
+let words = ""; // the search text
 
 export async function compare(into: HTMLElement, word: string): Promise<void> {
   const [shelves, { folder }] = await Promise.all([kept(), choices()]);
@@ -60,13 +60,13 @@ async function tried(trouble: HTMLElement, act: () => Promise<void>): Promise<vo
   await act().catch((error: Error) => (trouble.textContent = error.message));
 }
 
-/** What was deleted just now, with the way back. */
+/** The plans that were deleted on this page, each with a button that restores it. */
 function undos({ deleted: all }: Shelves, trouble: HTMLElement): HTMLElement[] {
   return all.filter((each) => deleted.has(each.id)).map((each) =>
     h("p", { class: "chip undo", role: "status" }, `“${each.name}” is deleted`, button("Undo", () => void restore(each.id, trouble), "plain", { "aria-label": `Undo: ${each.name}` })));
 }
 
-/** All deleted plans, folded away. */
+/** All deleted plans, in a closed section. */
 function gone({ deleted: all }: Shelves, trouble: HTMLElement): HTMLElement | null {
   return all.length
     ? h("details", { id: "deleted" }, h("summary", null, `Deleted (${all.length})`), h("ul", { class: "rules" }, all.toReversed().map((each) =>
@@ -74,7 +74,7 @@ function gone({ deleted: all }: Shelves, trouble: HTMLElement): HTMLElement | nu
     : null;
 }
 
-/** The plans that the address names: it changes at once, and the page only when their figures have come. */
+/** Ids of the plans in the address, which changes at once; the page changes when their figures have arrived. */
 const named = (): string[] => location.hash.replace("#/compare/", "").split(",").filter(Boolean);
 
 function box(plan: PlanSummary, chosen: string[]): HTMLElement {
@@ -123,7 +123,7 @@ function table(found: SideBySide): HTMLElement {
     found.differences.map((each) => difference(each, found)));
 }
 
-/** What the plans were asked for and do not share. */
+/** The settings in which the plans' requests differ. */
 function settings(found: SideBySide): HTMLElement {
   const rows = Object.entries(found.settings);
   return h("section", { id: "asked-differently" },

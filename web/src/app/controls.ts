@@ -1,14 +1,14 @@
-// Fields, buttons and lists of the page, labelled for everybody.
+// Fields, buttons and lists of the page, with labels for screen readers.
 
 import { h, shown } from "../dom";
 
-/** Tell a screen reader. */
+/** Announce a text to screen readers. */
 export function say(words: string): void {
   const place = document.getElementById("says");
   if (place) place.textContent = shown(words);
 }
 
-/** Say why something was refused where it was done, until the next press of a key or a button. */
+/** Show why an action was refused next to it, until the next press of a key or a button. */
 export function sayAt(x: number, y: number, words: string): void {
   const said = h("p", { class: "refused", role: "alert" }, words);
   Object.assign(said.style, { left: `${Math.max(8, Math.min(x + 12, window.innerWidth - 340))}px`, top: `${Math.max(8, Math.min(y + 12, window.innerHeight - 120))}px` });
@@ -42,7 +42,7 @@ export function button(words: string, onClick: () => void, kind = "plain", props
   return h("button", { type: "button", class: `button ${kind}`, onclick: onClick, ...props }, words);
 }
 
-/** Call a function once nothing has asked for it for so many milliseconds. */
+/** Call a function once it has not been requested for this many milliseconds. */
 export function settled<T extends unknown[]>(run: (...words: T) => void, ms: number): (...words: T) => void {
   let timer = 0;
   return (...words) => {
@@ -51,5 +51,5 @@ export function settled<T extends unknown[]>(run: (...words: T) => void, ms: num
   };
 }
 
-/** Whether the address that was opened lets nothing be changed. */
+/** Whether the address that was opened allows no changes. */
 export const onlyShows = (): boolean => document.documentElement.hasAttribute("data-only-shows");

@@ -1,4 +1,4 @@
-// Numbers that may be missing, and those that only the page shows; the others are in ../format.ts.
+// Numbers that may be missing, and numbers that only this page shows; for the others see ../format.ts.
 
 import * as plain from "../format";
 
@@ -19,7 +19,7 @@ export function bytes(value: number): string {
   return plain.scaled(value, plain.sizeScale(value), 3);
 }
 
-/** Bytes a second in decimal units, as links are sold. */
+/** Bytes per second in decimal units, as for links. */
 export function speed(value: number): string {
   for (const unit of ["B/s", "kB/s", "MB/s", "GB/s"]) {
     if (Math.abs(value) < 1000) return `${plain.digits(value, 3)} ${unit}`;

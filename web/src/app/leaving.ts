@@ -1,8 +1,8 @@
-// A question before something that is not kept is left behind.
+// A question before the user leaves something that is not saved.
 
 let reason: () => string = () => "";
 
-/** Ask before the view is left while `why` has words; returns what ends the asking. */
+/** Ask before the view is left while `why` returns text; returns a function that stops asking. */
 export function guardLeaving(why: () => string): () => void {
   reason = why;
   const closing = (event: BeforeUnloadEvent) => { if (why()) event.preventDefault(); };
@@ -13,7 +13,7 @@ export function guardLeaving(why: () => string): () => void {
   };
 }
 
-/** Whether the view may be left; a user who says no stays. */
+/** Whether the view may be left; asks the user first. */
 export function mayLeave(): boolean {
   const words = reason();
   return !words || window.confirm(words);

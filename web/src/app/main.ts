@@ -1,5 +1,5 @@
-// Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>, #/stream/<id>,
-// #/sweep/<id>, #/run/<id>. An address that only shows has no page for new plans, and nothing on it changes anything.
+// The view for each address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>, #/stream/<id>,
+// #/sweep/<id>, #/run/<id>. An address that only shows has no page for new plans and no controls that change anything.
 
 import { h, keepFocus, replace } from "../dom";
 import { say } from "./controls";
@@ -32,7 +32,7 @@ async function show(): Promise<void> {
   const [name = "", word = ""] = location.hash.replace(/^#\/?/, "").split("/", 2);
   if (name === "main") return;
   if (turn && isFirst(location.hash) && isFirst(stands) && location.hash !== stands) {
-    stands = location.hash; // another way to write the address of the first page, which is there already
+    stands = location.hash; // another form of the first page's address, which is shown already
     return;
   }
   if (location.hash !== stands && !mayLeave()) {
@@ -79,7 +79,7 @@ replace(
 );
 window.addEventListener("hashchange", () => void show());
 
-/** An address that only shows: what would change something is not there, and files are not taken. */
+/** An address that only shows: controls that change something are hidden, and files are not accepted. */
 function lock(onlyShows: boolean): void {
   document.documentElement.toggleAttribute("data-only-shows", onlyShows);
   if (onlyShows) document.querySelector("#top nav")?.before(h("span", { class: "chip", id: "only-shows" }, "Only to look at"));

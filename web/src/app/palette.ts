@@ -1,4 +1,4 @@
-// Ctrl-K goes anywhere by a few letters; ? lists the keys.
+// Ctrl-K opens any view by a few letters; ? lists the keys.
 
 import { h, replace } from "../dom";
 import { button, field, onlyShows } from "./controls";
@@ -7,7 +7,7 @@ import { kept } from "./shelf";
 
 interface Place { name: string; hash: string }
 
-const MOST = 12; // places that are listed
+const MOST = 12; // places listed at most
 const PAGES: Place[] = [{ name: "New plan", hash: "#/" }, { name: "Your plans", hash: "#/compare/" }];
 const KEYS: [string, string][] = [
   ["Ctrl K", "go to a plan or a page by some letters of its name"],
@@ -34,7 +34,7 @@ export function listenForKeys(): void {
   });
 }
 
-/** Show a dialog, which is gone when it is closed. */
+/** Show a dialog, which is removed when it is closed. */
 function open(label: string, ...content: (Node | string)[]): HTMLDialogElement {
   document.querySelector("dialog")?.remove();
   const dialog = h("dialog", { "aria-label": label, onclose: () => dialog.remove(), onclick: (event: Event) => { if (event.target === dialog) dialog.close(); } });

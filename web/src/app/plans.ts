@@ -26,7 +26,7 @@ export function planList(plans: PlanSummary[], mark?: (plan: PlanSummary) => HTM
           remove ? h("td", null, button("Delete", () => remove(plan), "quiet", { "aria-label": `Delete ${plan.name}` })) : null)))));
 }
 
-/** Plans in which every word stands somewhere: in name, note, origin, workload, cluster, planner or cost model. */
+/** Plans that contain every word in their name, note, origin, workload, cluster, planner or cost model. */
 export function withWords(plans: PlanSummary[], words: string): PlanSummary[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   return plans.filter((plan) => {

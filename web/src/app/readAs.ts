@@ -1,4 +1,4 @@
-// What was read of a file, in a line, with a choice for everything that the file did not tell.
+// What was read from a file, in a line, with a choice for everything that the file did not state.
 
 import { api, type Choices, type Opened, type RunningSummary, type WorkloadSummary } from "./api";
 import { h, shown, type Child } from "../dom";
@@ -9,7 +9,7 @@ import { chosen, clusterWord } from "./chosen";
 import { counted, whole } from "./format";
 import { search } from "./shelf";
 
-/** What the first page does when something that was read changes. */
+/** The first page as this list needs it: its choices, and a function that is called when a workload changes. */
 export interface Page { offered: Choices; changed: (workload: WorkloadSummary) => void }
 
 export function arrivalList(all: Arrival[], page: Page): HTMLElement {
@@ -56,7 +56,7 @@ function workload(found: Opened, read: WorkloadSummary, page: Page): Child {
   ];
 }
 
-/** The plan of a running job: what it costs on the chosen devices, beside a new one for the same tables. */
+/** The plan of a running job: its cost on the chosen devices, compared with a new plan for the same tables. */
 function running(found: RunningSummary, name: string): Child {
   const trouble = h("p", { class: "error", role: "alert" });
   const compare = async (): Promise<void> => {

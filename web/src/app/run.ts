@@ -10,10 +10,10 @@ import { when } from "./runList";
 import { kept } from "./shelf";
 
 const HEIGHT = 260; // pixels of a chart
-const EVERY = 2000; // milliseconds between two looks at the log
-const LATE = 60; // seconds after which a log that says nothing new is told
+const EVERY = 2000; // milliseconds between two readings of the log
+const LATE = 60; // seconds without a new log line, after which the page says so
 
-/** What a curve of the server is called here, and on which chart it is. */
+/** The charts of a run, and for each curve its name in the log and on this page. */
 const PANELS: [id: string, title: string, up: string, scale: number, parts: [name: string, words: string][]][] = [
   ["loss", "Loss", "log loss", 1, [["train logloss", "Training"], ["test logloss", "Test"]]],
   ["speed", "Samples a second", "samples/s", 1, [["train samples_per_s", "Samples a second"]]],
@@ -136,7 +136,7 @@ function newest(curve: Curve): string {
   return last ? `${curve.name} ${digits(last[1])} at step ${last[0]}` : curve.name;
 }
 
-/** The plan that the run trains under, with a link where it lies in the folder of plans. */
+/** The plan that the run trains under, with a link if it is in the folder of plans. */
 function planCard(view: RunView, chart: Chart | null): HTMLElement {
   const { plan } = view;
   const link = h("p", null);

@@ -9,7 +9,7 @@ export function runList(runs: RunSummary[]): HTMLElement {
     h("li", null, h("a", { href: `#/run/${run.id}` }, run.name), `: step ${whole(run.step)}, ${run.ended ? "ended" : `last heard of ${when(run.written)}`}`)));
 }
 
-/** A time as people say it. seconds: of Unix time. */
+/** A time in words. seconds: Unix time. */
 export function when(seconds: number): string {
   return new Date(seconds * 1000).toLocaleString("en", { dateStyle: "medium", timeStyle: "medium" });
 }

@@ -1,4 +1,4 @@
-// What the server offers and keeps, asked for once.
+// The server's choices and everything it keeps, requested once.
 
 import { api, type Choices, type SearchAsked, type Shelves } from "./api";
 
@@ -15,10 +15,10 @@ export function choices(): Promise<Choices> {
 const asked = new Map<string, SearchAsked>();
 const rivals = new Map<string, string>();
 
-/** Ids of plans that were deleted on this page, whose deletion it offers to undo. */
+/** Ids of plans that were deleted on this page and can be restored. */
 export const deleted = new Set<string>();
 
-/** Start a search, and remember what it was asked for, so that a change of it can be tried. rival: a plan to compare with. */
+/** Start a search, and remember its request, so that changes of it can be tried. rival: a plan to compare with. */
 export async function search(wanted: SearchAsked, rival?: string): Promise<void> {
   const found = await api.search(wanted);
   asked.set(found.id, wanted);
@@ -26,12 +26,12 @@ export async function search(wanted: SearchAsked, rival?: string): Promise<void>
   location.hash = `#/search/${found.id}`;
 }
 
-/** What a search of this page was asked for. */
+/** The request of a search of this page. */
 export function askedOf(id: string): SearchAsked | undefined {
   return asked.get(id);
 }
 
-/** The plan that the plan of a search is compared with, if there is one. */
+/** The plan that a search's plan is compared with, if there is one. */
 export function rivalOf(id: string): string | undefined {
   return rivals.get(id);
 }

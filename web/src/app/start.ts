@@ -11,7 +11,7 @@ import { planList } from "./plans";
 import { arrivalList } from "./readAs";
 import { choices, kept, search } from "./shelf";
 
-const COMMON = ["auto", "exact", "cost_greedy"]; // planners that stand at the top; those of research are behind "more"
+const COMMON = ["auto", "exact", "cost_greedy"]; // planners at the top of the list; research planners are under "more"
 const MORE = "more…";
 const NONE: Rules = { rules: [], together: [], apart: [], per_rank: [] };
 
@@ -108,7 +108,7 @@ class Start {
     });
   }
 
-  /** Show what has come in; what is new is chosen. */
+  /** Show opened files; a new one is chosen. */
   show(all: Arrival[], isNew: boolean): void {
     if (isNew) for (const { opened } of all) if (opened) this.take(opened);
     replace(this.arrivals, arrivalList(all, { offered: this.offered, changed: (workload) => this.replaced(workload) }));
@@ -210,7 +210,7 @@ class Start {
         this.space()));
   }
 
-  /** What a plan may do: sharding types, widths, kernels, exact training, and memory that stays free. */
+  /** Rules for plans: sharding types, widths, kernels, exact training, and memory kept free. */
   private space(): HTMLElement {
     const boxes = (title: string, all: string[], on: (name: string) => boolean, keep: (names: string[]) => void) => {
       const inputs = all.map((name) => h("input", { type: "checkbox", checked: on(name), value: name,
@@ -250,7 +250,7 @@ class Start {
   }
 }
 
-/** Do something; why it could not be done is said in its place. */
+/** Run an action; if it fails, the reason is shown in its place. */
 async function guarded(trouble: HTMLElement, act: () => Promise<void>): Promise<void> {
   trouble.textContent = "";
   await act().catch((error: Error) => (trouble.textContent = error.message));

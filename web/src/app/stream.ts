@@ -1,4 +1,4 @@
-// How a stream is best learned: its arms as curves and as a table, and the one that pays.
+// Ways to train on a stream: its arms as curves and as a table, and the arm that pays.
 
 import { Chart } from "../charts/chart";
 import { colourOf, curves, type Curve } from "../charts/curves";
@@ -22,7 +22,7 @@ export async function stream(into: HTMLElement, id: string): Promise<() => void>
   return () => charts.forEach((each) => each.chart?.end());
 }
 
-/** A chart under its heading, with its arms named by colour; words where no curve has two points. */
+/** A chart under its heading, with a legend of its arms; a sentence if no curve has two points. */
 function card(title: string, all: Curve[], across: string, none: string): { element: HTMLElement; chart: Chart | null } {
   const some = all.filter((curve) => curve.points.length > 1);
   const chart = some.length ? new Chart(`${title}: ${some.map(ends).join("; ")}`, HEIGHT, (theme) => curves(all, across, "NE", theme)) : null;
@@ -31,7 +31,7 @@ function card(title: string, all: Curve[], across: string, none: string): { elem
   return { element: h("section", { class: "card" }, h("h2", null, title), ...shown), chart };
 }
 
-/** What a curve says to those who do not see it. */
+/** A description of the curves for readers who cannot see them. */
 function ends(curve: Curve): string {
   const [first, last] = [curve.points[0]!, curve.points.at(-1)!];
   return `${curve.name} from ${first[1].toFixed(4)} at ${first[0]} to ${last[1].toFixed(4)} at ${last[0]}`;

@@ -35,7 +35,7 @@ function heading(found: SweepView): string {
   return knees.length ? "Where more devices stop to pay" : "A sweep without a knee";
 }
 
-/** Points of one device type, batch and group, by their name in words. */
+/** Points of one device type, batch and group, by the words for them. */
 function series(found: SweepView): [string, SweepPoint[]][] {
   const all = new Map<string, SweepPoint[]>();
   for (const point of found.points) {

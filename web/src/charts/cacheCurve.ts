@@ -1,4 +1,4 @@
-// Lookups that find their row in a cache, by the bytes of weights that caches hold; the plan is a point.
+// Hit rate of caches by the bytes of weights that they hold; the plan is a point.
 
 import type { EChartsCoreOption } from "echarts/core";
 import type { CacheCurve } from "../data";

@@ -1,13 +1,13 @@
-// A chart in the page: drawn anew when its box or the colours change, with words for those who do not see it.
+// A chart in the page: drawn again when its size or the colours change, with a description for readers who cannot see it.
 
 import type { ECharts, EChartsCoreOption } from "echarts/core";
 import { h } from "../dom";
 import { init } from "./library";
 import { themeOf, type Theme } from "./theme";
 
-const PRINTED_WIDTH = 680; // CSS pixels: what an A4 page leaves between its margins
+const PRINTED_WIDTH = 680; // CSS pixels: the width of an A4 page between its margins
 
-/** Charts that wait for their turn: one a task, so that the page is there before its charts are. */
+/** Charts that wait to be drawn: one per task of the event loop, so that the page appears before its charts. */
 const waiting = new Set<Chart>();
 
 function drawNext(): void {
@@ -19,7 +19,7 @@ function drawNext(): void {
   else document.documentElement.dataset.drawn = "yes";
 }
 
-/** An option from the colours of now and the width in pixels. */
+/** A chart option for the present colours and the width in pixels. */
 export type Draw = (theme: Theme, width: number) => EChartsCoreOption;
 
 export class Chart {
@@ -47,7 +47,7 @@ export class Chart {
     window.addEventListener("afterprint", this.redraw);
   }
 
-  /** Draw with the data of now; nothing happens before the element is in the document. */
+  /** Draw with the present data; nothing happens before the element is in the document. */
   draw(width = this.element.clientWidth): void {
     if (!width) return;
     if (!this.chart) {

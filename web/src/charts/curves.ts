@@ -1,4 +1,4 @@
-// Curves of several arms over the same axis, each in a colour of its own.
+// Curves of several arms over the same axis, each in its own colour.
 
 import type { EChartsCoreOption } from "echarts/core";
 import { h } from "../dom";
@@ -11,12 +11,12 @@ export interface Curve {
 }
 
 const COLOURS = ["table-wise", "row-wise", "column-wise", "table-column-wise", "table-row-wise", "grid-shard", "data-parallel"];
-const ROOM = 0.08; // of the range, above and below the curves
+const ROOM = 0.08; // share of the range left free above and below the curves
 
-/** The name of the colour of the curve of a number. */
+/** The name of the colour of the curve with a number. */
 export const colourOf = (number: number): string => COLOURS[number % COLOURS.length]!;
 
-/** across, up: what the axes show. */
+/** across, up: labels of the x and y axes. */
 export function curves(all: Curve[], across: string, up: string, theme: Theme): EChartsCoreOption {
   const [xs, ys] = [0, 1].map((i) => all.flatMap((curve) => curve.points.map((point) => point[i]!)));
   const [least, most] = ys!.length ? [Math.min(...ys!), Math.max(...ys!)] : [0, 1];

@@ -1,4 +1,4 @@
-// Where each device spends a step: compute and communication of both directions, and wait, with the bound as a line.
+// Where each device spends a step: compute and communication in both directions, and waiting, with the bound as a line.
 
 import type { EChartsCoreOption } from "echarts/core";
 import type { DeviceSeconds } from "../data";
@@ -15,10 +15,10 @@ export const TIME_PARTS: [key: keyof DeviceSeconds, label: string, colour: strin
   ["wait_s", "Waiting for the others", "wait"],
 ];
 
-/** What every device takes besides under any plan: a part of its own, where there is some. */
+/** Seconds that every device spends in addition under any plan: shown as a separate part, if there are any. */
 export const ROWS: [label: string, colour: string] = ["Rows of sequence tables", "rest"];
 
-/** beside: seconds of ROWS. bound: seconds that no plan can beat; null where nothing is proved. longest: what the axis reaches, if not the step. */
+/** beside: seconds of ROWS. bound: seconds that no plan can beat; null if nothing is proved. longest: the end of the axis, if it is not the step. */
 export function deviceTimes(devices: DeviceSeconds[], bound: number | null, theme: Theme, longest?: number, beside = 0): EChartsCoreOption {
   const step = Math.max(...devices.map((device) => TIME_PARTS.reduce((sum, [key]) => sum + device[key], beside)));
   const scale = timeScale(longest ?? step);

@@ -1,4 +1,4 @@
-// What the pages use of ECharts, built once (charts.js) and read by both.
+// The parts of ECharts that the pages use, built once (charts.js) and shared by both.
 
 import { BarChart, CustomChart, LineChart } from "echarts/charts";
 import { GridComponent, MarkLineComponent, TooltipComponent } from "echarts/components";

@@ -1,4 +1,4 @@
-// What each device's memory holds, by part, against its capacity.
+// The bytes of each device's memory, by part, compared with its capacity.
 
 import type { EChartsCoreOption } from "echarts/core";
 import type { DeviceMemory } from "../data";
@@ -7,7 +7,7 @@ import { bytes, percent, sizeScale } from "../format";
 import { axes, bars, hint, limit, lines, type Stack } from "./parts";
 import type { Theme } from "./theme";
 
-/** The words and the colour of a part, such as `weights`. */
+/** The label and the colour of a part, such as `weights`. */
 export interface MemoryPart {
   label: string;
   colour: string;

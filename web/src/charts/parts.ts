@@ -1,16 +1,16 @@
-// What the charts have in common: axes, hints and the line of a limit. Hints are elements, never markup.
+// Common parts of the charts: axes, tooltips and the line of a limit. Tooltips are elements, never markup.
 
 import { h, type Child } from "../dom";
 import type { Theme } from "./theme";
 
-/** A named series: its words, the name of its colour, and a number for each device. */
+/** A named series: its label, the name of its colour, and a number for each device. */
 export interface Stack {
   label: string;
   colour: string;
   values: number[];
 }
 
-/** most: what the vertical axis must reach, in its unit. */
+/** most: the value that the vertical axis must reach, in its unit. */
 export function axes(theme: Theme, ranks: number[], unit: string, most: number): object {
   const text = { color: theme.muted, fontFamily: theme.font, fontSize: 12 };
   return {
@@ -26,12 +26,12 @@ export function axes(theme: Theme, ranks: number[], unit: string, most: number):
   };
 }
 
-/** The axis ends a little above what it shows, so that a limit and its words have room. */
+/** The axis ends a little above the largest value, so that a limit and its label have room. */
 function roundedUp(value: number): number {
   return Number((value * 1.12).toPrecision(3)) || 1;
 }
 
-/** Stacked bars of one device each. */
+/** Stacked bars, one per device. */
 export function bars(stacks: Stack[], theme: Theme, size: number): object[] {
   const many = (stacks[0]?.values.length ?? 0) > 48;
   return stacks.map((stack) => ({
@@ -41,7 +41,7 @@ export function bars(stacks: Stack[], theme: Theme, size: number): object[] {
   }));
 }
 
-/** A dashed line across all devices, at one height or at each device's own, with its words at the right end. */
+/** A dashed line across all devices, at one height or at each device's own, with its label at the right end. */
 export function limit(label: string, values: number[], theme: Theme, size: number): object {
   const even = values.every((value) => value === values[0]);
   const style = { color: theme.bound, type: [6, 4], width: 1.5 };
@@ -57,7 +57,7 @@ export function limit(label: string, values: number[], theme: Theme, size: numbe
   };
 }
 
-/** A hint for the element under the pointer; `content` makes its lines. */
+/** A tooltip for the element under the pointer; `content` makes its lines. */
 export function hint(theme: Theme, trigger: "axis" | "item", content: (index: number) => Child[]): object {
   return {
     trigger, confine: true, transitionDuration: 0, backgroundColor: theme.surface, borderColor: theme.line, padding: 0,
@@ -67,7 +67,7 @@ export function hint(theme: Theme, trigger: "axis" | "item", content: (index: nu
   };
 }
 
-/** Rows of a hint: a swatch, words and a number. */
+/** Rows of a tooltip: a colour, a label and a number. */
 export function lines(rows: [colour: string | null, words: string, value: string][], theme: Theme): Child {
   return h("dl", null, rows.map(([colour, words, value]) => [
     h("dt", null, colour && h("i", { style: { background: theme.series(colour) } }), words), h("dd", null, value)]));

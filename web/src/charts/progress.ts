@@ -1,4 +1,4 @@
-// A search as it goes: the best step so far against time, and the bound as a line below it.
+// A search over time: the best step so far, and the bound as a line below it.
 
 import type { EChartsCoreOption } from "echarts/core";
 import { h } from "../dom";
@@ -6,13 +6,13 @@ import { digits, seconds, timeScale } from "../format";
 import { hint, lines } from "./parts";
 import type { Theme } from "./theme";
 
-/** Seconds of the search, and of the best step by then. */
+/** Seconds since the search began, and the best step by then. */
 export interface Point {
   x: number;
   y: number;
 }
 
-const ROOM = 0.12; // of the range of steps, above and below the lines
+const ROOM = 0.12; // share of the range of steps left free above and below the lines
 
 /** bound: seconds that no plan can beat; null while nothing is proved. now: seconds of the search. */
 export function progress(points: Point[], bound: number | null, now: number, theme: Theme): EChartsCoreOption {

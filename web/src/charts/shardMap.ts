@@ -1,4 +1,4 @@
-// A column for each device, a block for each shard that lies there, as high as its weights are large.
+// A column for each device, with a block for each of its shards, whose height is the bytes of its weights.
 
 import type { CustomSeriesRenderItemAPI } from "echarts";
 import type { EChartsCoreOption } from "echarts/core";
@@ -9,9 +9,9 @@ import { axes, hint, lines } from "./parts";
 import { colourOfTower } from "./towers";
 import type { Theme } from "./theme";
 
-export const MOST_BLOCKS = 4000; // of all devices; the smallest shards of each device beyond are one block
+export const MOST_BLOCKS = 4000; // blocks of all devices; the smallest shards of each device beyond this form one block
 
-/** All shards of some tables, those of a table next to each other. */
+/** All shards of some tables, grouped by table. */
 export function shardsOf(tables: TableData[]): Shard[] {
   return tables.flatMap((table) => table.pieces.flatMap((piece) => {
     const width = piece.columns[1] - piece.columns[0];
@@ -25,7 +25,7 @@ export function shardsOf(tables: TableData[]): Shard[] {
   }));
 }
 
-/** A block of the map: one shard, or the smallest ones of a device together. */
+/** A block of the map: one shard, or the smallest shards of a device together. */
 export interface Block {
   rank: number;
   from: number;
@@ -50,7 +50,7 @@ export function blocksOf(shards: Shard[], devices: number, most = MOST_BLOCKS): 
   });
 }
 
-/** chosen: the table whose shards stand out, by name; all others fade. */
+/** chosen: name of the table whose shards are highlighted; all others are faded. */
 export function shardMap(blocks: Block[], devices: number, theme: Theme, chosen: string | null = null): EChartsCoreOption {
   const most = blocks.reduce((sum, block) => Math.max(sum, block.to), 1);
   const scale = sizeScale(most);
@@ -82,7 +82,7 @@ export function shardMap(blocks: Block[], devices: number, theme: Theme, chosen:
 /** The name of the colour of a sharding type. */
 export const colourOf = (type: string): string => type.replaceAll("_", "-");
 
-/** The name of the colour of a table: of its tower, in a plan that has towers, else of its sharding type. */
+/** The name of the colour of a table: of its tower, if the plan has towers, otherwise of its sharding type. */
 export const colourOfTable = (table: TableData): string => (table.tower === null ? colourOf(table.sharding_type) : colourOfTower(table.tower));
 
 function describe(block: Block, theme: Theme): (HTMLElement | ReturnType<typeof lines>)[] {

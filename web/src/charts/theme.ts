@@ -8,7 +8,7 @@ export interface Theme {
   accent: string;
   bound: string;
   font: string;
-  /** Of a series by its name, such as `forward-compute` or `table-wise`: the variable `--chart-<name>`. */
+  /** The colour of a series by its name, such as `forward-compute` or `table-wise`: the variable `--chart-<name>`. */
   series: (name: string) => string;
 }
 

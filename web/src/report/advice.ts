@@ -1,4 +1,4 @@
-// Which changes pay beside this plan.
+// Which changes of this plan's job pay.
 
 import { adviceList } from "../advice";
 import type { Advice } from "../data";

@@ -1,4 +1,4 @@
-// What binds the step: for each phase the device that all wait for, the parts of its time, and its dearest tables.
+// What limits the step: for each phase its slowest device, the parts of its time, and its costliest tables.
 
 import { TIME_PARTS } from "../charts/deviceTimes";
 import type { Phase, ReportData } from "../data";
@@ -31,7 +31,7 @@ function phaseBox(phase: Phase, number: string, total: number): HTMLElement {
 
 const colour = (key: string): string => TIME_PARTS.find(([each]) => each === key)?.[2] ?? "rest";
 
-/** What kernels and collectives cost however little they do. */
+/** The fixed cost of kernels and collectives, however little work they have. */
 function fixed(each: Phase["parts"][number]): string {
   const kinds = [[each.launch_s, "launches"], [each.latency_s, "latency"]] as const;
   const said = kinds.filter(([value]) => value).map(([value, what]) => `${seconds(value)} ${what}`);

@@ -1,4 +1,4 @@
-// How much of the lookups caches of other sizes would serve, of tables outside device memory.
+// Hit rates of caches of other sizes, for tables outside device memory.
 
 import { cacheCurve, shownPolicies } from "../charts/cacheCurve";
 import { Chart } from "../charts/chart";

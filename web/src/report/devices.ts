@@ -1,4 +1,4 @@
-// Where each device spends its time, and what fills its memory; under each chart the same as figures.
+// Where each device spends its time, and what uses its memory; under each chart its figures.
 
 import { Chart } from "../charts/chart";
 import { deviceTimes, ROWS, TIME_PARTS } from "../charts/deviceTimes";
@@ -55,7 +55,7 @@ const total = (sizes: number[]): number => sizes.reduce((sum, size) => sum + siz
 const upper = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1);
 const colourOf = (name: string): string => (name === "weights and optimizer state" ? "weights" : name.replaceAll(" ", "-"));
 
-/** A chart's numbers, drawn when somebody opens them. */
+/** A chart's numbers, drawn when the section is opened. */
 export function figures<Row>(title: string, rows: Row[], columns: Column<Row>[]): HTMLElement {
   const box = h("div");
   const made = h("details", { class: "numbers", ontoggle: () => {

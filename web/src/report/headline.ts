@@ -1,4 +1,4 @@
-// What a stranger should know in ten seconds: what a step costs, how far that is from the best, what binds it, what fits.
+// The plan at a glance: the cost of a step, how far it is from the best, what limits it, and whether it fits.
 
 import { TIME_PARTS } from "../charts/deviceTimes";
 import type { Phase, ReportData } from "../data";

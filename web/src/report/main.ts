@@ -1,4 +1,4 @@
-// The report of a plan: the data lie in the page, and every part of it is drawn from them.
+// The report of a plan: its data is in the page, and every part of it is drawn from that.
 
 import "../style/theme.css";
 import "./report.css";

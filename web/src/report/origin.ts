@@ -1,4 +1,4 @@
-// What is proved, how much the cost hangs on the pooling factors, and where the plan comes from.
+// What is proved, how much the cost depends on the pooling factors, and how the plan was made.
 
 import type { ReportData } from "../data";
 import { h } from "../dom";

@@ -6,7 +6,7 @@ export function part(title: string, sentence: Child, ...children: Child[]): HTML
   return h("section", null, h("h2", null, title), sentence ? h("p", { class: "lead" }, sentence) : null, children);
 }
 
-/** Swatches with their words. */
+/** A legend: colours with their labels. */
 export function legend(entries: [colour: string, words: string][]): HTMLElement {
   return h("ul", { class: "legend" }, entries.map(([colour, words]) => h("li", null, swatch(colour), words)));
 }

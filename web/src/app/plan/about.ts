@@ -1,4 +1,4 @@
-// What a plan is called, what is noted of it, where it comes from, and what can be done with it as a whole.
+// A plan's name, note and origin, and the actions on the whole plan.
 
 import { api, type PlanView } from "../api";
 import { h, replace } from "../../dom";
@@ -104,7 +104,7 @@ class About {
   }
 }
 
-/** What the search was asked for, folded away. */
+/** The request of the plan's search, in a closed section. */
 function asked(question: PlanView["question"]): HTMLElement | null {
   if (!question) return null;
   const text = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value).replaceAll('"', "").replaceAll(",", ", "));
@@ -112,7 +112,7 @@ function asked(question: PlanView["question"]): HTMLElement | null {
     h("dl", { class: "keys" }, Object.entries(question).filter(([, value]) => value !== null).map(([key, value]) => [h("dt", null, key.replaceAll("_", " ")), h("dd", null, text(value))])));
 }
 
-/** A text of several lines: each becomes one. */
+/** A text with a line break between its lines. */
 function lines(text: string): (string | HTMLElement)[] {
   return text.split("\n").flatMap((line, i) => (i ? [h("br"), line] : [line]));
 }

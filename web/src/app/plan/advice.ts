@@ -1,4 +1,4 @@
-// What pays beside a plan, asked for by a button: it takes the server some seconds.
+// Which changes of a plan's job pay; requested by a button, because it takes the server some seconds.
 
 import { adviceList } from "../../advice";
 import { h, replace } from "../../dom";
@@ -15,7 +15,7 @@ export function whatPays(id: string): HTMLElement {
       replace(found, adviceList(await api.advice(id)));
       say("The list of changes is here.");
       ask.hidden = true;
-      found.focus({ preventScroll: true }); // its button is gone
+      found.focus({ preventScroll: true }); // its button was removed
     } catch (error) {
       replace(found, h("p", { class: "error", role: "alert" }, (error as Error).message));
     }

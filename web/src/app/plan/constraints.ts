@@ -1,4 +1,4 @@
-// What a plan must keep: rules as a list, a form for one more, and the search that starts anew with them.
+// Constraints of a plan: rules as a list, a form to add one, and a new search with them.
 
 import type { Changes, Group, Pin, Rules, TableData, TableRule } from "../api";
 import { h, replace } from "../../dom";
@@ -11,7 +11,7 @@ type Wish = { kind: "pin" | "rule"; rule: TableRule } | { kind: "together"; rule
 
 const panels = new WeakMap<Edit, Panel>();
 
-/** Add a rule from elsewhere on the page. */
+/** Add a rule from another part of the page. */
 export function wish(edit: Edit, wanted: Wish): void {
   panels.get(edit)?.add(wanted);
 }
@@ -22,7 +22,7 @@ export function constraintsPanel(edit: Edit): HTMLElement {
   return panel.element;
 }
 
-/** A pin to where the pieces of a table lie now. */
+/** A rule that pins the pieces of a table where they are now. */
 export function pinOf(edit: Edit, table: TableData): Pin {
   const pieces = edit.pieces.filter((piece) => piece.table === table);
   const ranks = pieces.flatMap((piece) => Array.from({ length: piece.span }, (_, i) => piece.rank + i));
@@ -30,7 +30,7 @@ export function pinOf(edit: Edit, table: TableData): Pin {
   return table.widths.length > 1 ? { ...pin, widths: table.widths } : pin;
 }
 
-/** Start a search for the problem of a plan, changed, under rules; the page goes there. */
+/** Start a search for a plan's problem, changed, under rules, and open its page. */
 export async function replan(edit: Edit, rules: Rules | null, changes: Changes): Promise<void> {
   const { name, workload } = edit.view.summary;
   const devices = (changes.hosts ?? 1) * (changes.local_world_size ?? 0);

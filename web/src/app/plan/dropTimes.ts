@@ -1,10 +1,10 @@
-// While a block is dragged: what a step would take if it were dropped on the device below it, asked of the server once.
+// While a block is dragged: the step if it were dropped on the device below it, priced by the server.
 
 import { h } from "../../dom";
 import { change, seconds } from "../format";
 import type { Edit, Piece } from "./edit";
 
-const WAIT_MS = 60; // over a device, until it is asked
+const WAIT_MS = 60; // milliseconds over a device before the request
 
 export class DropTimes {
   private readonly said = h("p", { class: "would" });
@@ -13,7 +13,7 @@ export class DropTimes {
 
   constructor(private readonly edit: Edit) {}
 
-  /** A block is over the column of a device. */
+  /** A block is held over the column of a device. */
   show(piece: Piece, rank: number, column: HTMLElement): void {
     if (this.over === column) return;
     this.hide();
@@ -21,7 +21,7 @@ export class DropTimes {
     this.timer = window.setTimeout(() => void this.ask(piece, rank, column), WAIT_MS);
   }
 
-  /** It left a column, or every one of them. */
+  /** The block left a column; without an argument, whichever it was over. */
   hide(column: HTMLElement | null = this.over): void {
     if (column !== this.over) return;
     clearTimeout(this.timer);

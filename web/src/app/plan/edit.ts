@@ -1,16 +1,16 @@
-// A plan as it is being changed: the moves and the changes of its problem, step by step, and what they cost. The server
-// keeps the steps as a draft, so that they are there when the page is opened again.
+// A plan while it is changed: its moves and the changes of its problem, step by step, and what they cost. The server
+// keeps the steps as a draft, so that they are still there when the page is opened again.
 
 import { onlyShows } from "../controls";
 import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type Step, type TableAlone, type TableData } from "../api";
 
-/** A column piece as it lies now. rank: the first of the `span` ranks that it covers. seconds: what its device would save without it, as planned; 0 until that is asked for. */
+/** A column piece as placed now. rank: the first of the `span` ranks that it covers. seconds: by how much its device would be faster without it, in the stored plan; 0 until requested. */
 export interface Piece { key: string; table: TableData; piece: number; rank: number; span: number; bytes: number; seconds: number }
 
 export class Edit {
   priced: Priced | null = null;
   error = "";
-  /** Why the last steps are not kept; empty where they are. */
+  /** Why the last steps could not be stored; empty if they are. */
   unkept = "";
   readonly pieces: Piece[];
   private steps: Step[];
@@ -33,7 +33,7 @@ export class Edit {
     this.version = view.draft.version;
   }
 
-  /** Show the draft that was kept, if there is one. */
+  /** Show the stored draft, if there is one. */
   async open(): Promise<void> {
     this.place();
     if (this.isChanged) await this.price();
@@ -45,16 +45,16 @@ export class Edit {
   get isChanged(): boolean { return this.moves.length > 0 || Object.keys(this.changes).length > 0; }
   get canUndo(): boolean { return this.done > 0; }
   get canRedo(): boolean { return this.done < this.steps.length; }
-  /** Whether the plan's file is another one than the steps were made for. */
+  /** Whether the plan's file has changed since the steps were made. */
   get isOfAnother(): boolean { return this.done > 0 && this.view.draft.plan !== "" && this.view.draft.plan !== this.view.summary.digest; }
   private readonly alone = new Map<string, Promise<TableAlone>>();
-  /** Ask what a table costs the step of the plan as it was found, once. */
+  /** Request what a table costs the step of the unchanged plan, once. */
   aloneOf(table: string): Promise<TableAlone> {
     const found = this.alone.get(table) ?? api.table(this.id, table);
     this.alone.set(table, found);
     return found;
   }
-  /** Ask what every piece costs its device, once. */
+  /** Request what every piece costs its device, once. */
   async time(): Promise<void> {
     if (this.pieces.some((piece) => piece.seconds)) return;
     const { seconds } = await api.seconds(this.id);
@@ -74,7 +74,7 @@ export class Edit {
 
   onChange(hear: () => void): void { this.heard.add(hear); }
 
-  /** Move a piece to a device; what is said is said by the server's price. */
+  /** Move a piece to a device; the server's price reports the result. */
   async move(piece: Piece, rank: number): Promise<void> {
     const first = rank - (rank % piece.span);
     if (first === piece.rank || !piece.table.movable || onlyShows()) return;
@@ -82,7 +82,7 @@ export class Edit {
   }
 
   private readonly asked = new Map<string, Promise<number>>();
-  /** Seconds of a step if a piece lay on a device, all else as it is now; null where it lies there. Fails where it may not. */
+  /** Seconds of a step if a piece were on a device, all else unchanged; null if it is there already. Fails if it may not be there. */
   async wouldTake(piece: Piece, rank: number): Promise<number | null> {
     const first = rank - (rank % piece.span);
     if (first === piece.rank) return null;
@@ -94,7 +94,7 @@ export class Edit {
     return found;
   }
 
-  /** Change the problem. knob: what was turned; turning it further is the same step. */
+  /** Change the problem. knob: the control that was turned; turning it further is part of the same step. */
   async change(changes: Changes, knob: string): Promise<void> {
     await this.go(() => {
       const same = this.knob === knob && this.now.at(-1)?.changes;
@@ -111,12 +111,12 @@ export class Edit {
     await this.go(() => [this.steps, Math.min(this.steps.length, this.done + 1)]);
   }
 
-  /** Take all steps back; they can be done again. */
+  /** Undo all steps; they can be redone. */
   async reset(): Promise<void> {
     await this.go(() => [this.steps, 0]);
   }
 
-  /** Forget the steps, which are a plan of their own now; a draft that is not of them is left as it is. */
+  /** Drop the steps, as after they became a plan; if the last ones could not be stored, the stored draft is left as it is. */
   async clear(): Promise<void> {
     await this.keeping;
     if (this.unkept) this.unkept = "";
@@ -126,7 +126,7 @@ export class Edit {
 
   private get now(): Step[] { return this.steps.slice(0, this.done); }
 
-  /** Steps as they shall be, one change after the other; as before where they cannot be run. */
+  /** Set new steps, one change after the other; they are reverted if they cannot be run. */
   private go(next: () => [Step[], number], knob = ""): Promise<void> {
     const made = this.turn.then(async () => {
       const before: [Step[], number] = [this.steps, this.done];
@@ -150,7 +150,7 @@ export class Edit {
     for (const piece of this.pieces) piece.rank = ranks.get(piece.key) ?? piece.table.ranks[piece.piece]!;
   }
 
-  /** Keep the steps of now, one request after the other; the next change need not wait for it. */
+  /** Store the present steps, one request after the other; the next change need not wait for it. */
   private keepSoon(): void {
     this.isKept = false;
     this.keeping = this.keeping.then(async () => {
@@ -171,7 +171,7 @@ export class Edit {
     if (was !== this.unkept) this.tell();
   }
 
-  /** Ask what it costs now; false, with the reason in `error`, where it cannot be run. */
+  /** Request the present cost; returns false, with the reason in `error`, if the steps cannot be run. */
   private async price(): Promise<boolean> {
     this.error = "";
     try {
@@ -189,7 +189,7 @@ export class Edit {
   }
 }
 
-/** What is given of changes: answers write out what is not, as null. */
+/** The fields of changes that are set: answers contain the others as null. */
 function given(changes: Changes): Changes {
   return Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== null)) as Changes;
 }

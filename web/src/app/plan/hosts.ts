@@ -1,4 +1,4 @@
-// Hosts of the map: from 16 devices on their columns fold into one, with the slowest and the fullest device of the host.
+// Hosts of the map: with 16 devices or more their columns fold into one, which shows the slowest and the fullest device.
 
 import { h, replace } from "../../dom";
 import { button } from "../controls";
@@ -6,8 +6,8 @@ import { counted, percent, seconds } from "../format";
 import type { Edit } from "./edit";
 import { meter } from "./piece";
 
-const FOLDED_FROM = 16; // devices in all
-const SPRING_MS = 500; // over a folded host with a block, until it opens
+const FOLDED_FROM = 16; // number of devices
+const SPRING_MS = 500; // milliseconds that a block is held over a folded host until it opens
 
 interface Host { first: number; group: HTMLElement; columns: HTMLElement; head: HTMLElement; isOpen: boolean }
 
@@ -61,7 +61,7 @@ export class Hosts {
     return host;
   }
 
-  /** A block over a folded host opens it after a moment; one that is dropped there goes to its emptiest device. */
+  /** A block held over a folded host opens it after a moment; dropped there, it goes to the host's emptiest device. */
   private listen(host: Host): void {
     let timer = 0;
     const leave = () => { clearTimeout(timer); timer = 0; host.group.classList.remove("over"); };

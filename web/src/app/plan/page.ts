@@ -1,4 +1,4 @@
-// A plan: what it costs, where its shards lie, and what to try next.
+// A plan: what it costs, where its shards are placed, and what to try next.
 
 import { Chart } from "../../charts/chart";
 import { deviceTimes, ROWS, TIME_PARTS } from "../../charts/deviceTimes";
@@ -25,9 +25,9 @@ export async function planPage(into: HTMLElement, id: string): Promise<() => voi
 }
 
 const HEIGHT = 300; // pixels of a chart
-const ROOM = 12; // pixels between what has the focus and the bar
-const NEARLY_FULL = 0.9; // share of a device's memory
-const KEPT_FREE = 0.1; // share of it that the offered reserve is
+const ROOM = 12; // pixels between the focused element and the bar
+const NEARLY_FULL = 0.9; // share of a device's memory from which it counts as nearly full
+const KEPT_FREE = 0.1; // share of a device's memory that the offered reserve keeps free
 const IN_USE = [{ label: "Memory in use", colour: "weights" }];
 
 function keys(series: [words: string, colour: string][]): HTMLElement {
@@ -85,7 +85,7 @@ class Page {
     return () => { document.removeEventListener("focusin", clear); document.removeEventListener("keydown", undo); release(); this.steps.end(); this.memory.end(); };
   }
 
-  /** What gets the focus never stays under the bar. */
+  /** Scroll so that the focused element is not hidden by the bar. */
   private clearOfBar(focused: HTMLElement): void {
     if (this.tools.hidden || this.tools.contains(focused) || !this.element.contains(focused)) return;
     const [own, bar] = [focused.getBoundingClientRect(), this.tools.getBoundingClientRect()];
@@ -117,7 +117,7 @@ class Page {
     this.drawTrouble();
   }
 
-  /** A device that is nearly full, with a way to leave room. */
+  /** A warning if the fullest device is nearly full, with a button that leaves room. */
   private drawFull(most: DeviceCost): void {
     const share = filled(most);
     const reserve = Math.round(most.hbm_capacity_bytes * KEPT_FREE);
@@ -164,7 +164,7 @@ function fullest(edit: Edit): number {
   return Math.max(...edit.devices.map(filled));
 }
 
-/** What binds the step, as the terminal and the report say it. */
+/** What limits the step, in the words of the terminal and the report. */
 function verdict(edit: Edit): string {
   const { rank, step_share: share, part, part_share: most } = edit.slowest;
   const near = edit.gap !== null && edit.gap < 0.01 ? "There is next to nothing left to gain. " : "";

@@ -1,4 +1,4 @@
-// A piece of a table: what it is called, how much of something there is, and what can be done with the chosen one.
+// A piece of a table: its name, its figures, and the actions on the chosen piece.
 
 import { h, type Child } from "../../dom";
 import { button, field, select, onlyShows } from "../controls";
@@ -16,7 +16,7 @@ export function meter(share: number, kind: string): HTMLElement {
   return h("span", { class: "meter", "aria-hidden": "true" }, fill);
 }
 
-/** What is chosen, and where else it may lie. */
+/** The chosen piece, and where else it may be placed. */
 export function panelOf(edit: Edit, piece: Piece | null, move: (piece: Piece, rank: number) => void): Child {
   if (!piece) return h("p", { class: "note" }, "Choose a block to see its table and what can be done with it.");
   const { table } = piece;
@@ -36,7 +36,7 @@ export function panelOf(edit: Edit, piece: Piece | null, move: (piece: Piece, ra
   ];
 }
 
-/** What the step of the plan were without a table, and the table's best other place; the server is asked once. */
+/** The plan's step without a table, and the table's best other placement; requested from the server once. */
 function alone(edit: Edit, table: string): HTMLElement {
   const made = h("p", { id: "alone" }, "What the step were without it is being worked out…");
   edit.aloneOf(table).then(

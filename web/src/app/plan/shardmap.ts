@@ -1,5 +1,5 @@
-// The map of shards: a column a device, a block a shard, moved by dragging or by keys; devices of a host fold together.
-// Blocks are buttons: one of them is a stop of the Tab key, and arrows go on to the others.
+// The map of shards: a column per device, a block per shard, moved by dragging or by keys; devices of a host fold together.
+// Blocks are buttons: the Tab key stops at one of them, and arrow keys go to the others.
 
 import { h, replace } from "../../dom";
 import { colourOfTower } from "../../charts/towers";
@@ -12,14 +12,14 @@ import { Hosts } from "./hosts";
 import { label, meter, panelOf } from "./piece";
 
 const HEIGHT = 260; // pixels of the fullest column
-const MOST_BLOCKS = 2400; // of all columns; the smallest pieces beyond are counted only
+const MOST_BLOCKS = 2400; // blocks of all columns; the smallest pieces beyond this are only counted
 const MOST_NAMED = 200; // tables on every device that are named
-const LABELLED = 15; // pixels of a block that has room for a name
+const LABELLED = 15; // least height in pixels of a block that shows its name
 const ARROWS: Record<string, [columns: number, rows: number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 type Measure = "bytes" | "seconds";
 
-/** Whose colour a table has: that of its tower, in a plan that has towers, else of its sharding type. */
+/** What sets the colour of a table: its tower, if the plan has towers, otherwise its sharding type. */
 const kindOf = (table: TableData): string => (table.tower === null ? table.sharding_type : colourOfTower(table.tower).replaceAll("-", "_"));
 
 export function shardMap(edit: Edit): HTMLElement {
@@ -67,7 +67,7 @@ class ShardMap {
     return h("ul", { class: "legend" }, [...kinds].sort().map(([name, kind]) => h("li", null, h("span", { class: `swatch kind-${kind}` }), name)));
   }
 
-  /** Tables that lie on every device, apart from the others: copies, and those that are split by rows. */
+  /** Tables on every device, separate from the others: copies, and tables split by rows. */
   private shared(): HTMLElement[] {
     const kinds: [string, boolean][] = [["copied to every device", true], ["split by rows over every device", false]];
     return kinds.flatMap(([words, copies]) => {
@@ -122,7 +122,7 @@ class ShardMap {
     return device.forward_compute_s + device.backward_compute_s + device.forward_comm_s + device.backward_comm_s;
   }
 
-  /** A column is built anew only where other pieces lie on it; its figures change with every move. */
+  /** Rebuild a column only if it has other pieces; update its figures after every move. */
   private drawColumn(rank: number, pieces: Piece[], slowest: number): void {
     const signature = pieces.map((piece) => piece.key + (piece === this.chosen ? "!" : "")).join("\u0001");
     if (this.drawn[rank]?.signature !== signature) {
@@ -190,7 +190,7 @@ class ShardMap {
     void this.move(piece, rank);
   }
 
-  /** Arrows go to the block above or below, or to the same place of the next column that has blocks. */
+  /** Arrow keys go to the block above or below, or to the same position in the next column that has blocks. */
   private walk(event: KeyboardEvent): void {
     const way = ARROWS[event.key];
     const from = (event.target as HTMLElement).closest<HTMLElement>(".block");

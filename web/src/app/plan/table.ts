@@ -1,4 +1,4 @@
-// Every table with its place: searchable, sortable, a screenful at a time.
+// Every table with its placement: searchable, sortable, a screenful at a time.
 
 import type { TableData } from "../api";
 import { h, replace } from "../../dom";
@@ -8,7 +8,7 @@ import type { Edit } from "./edit";
 
 const STEP = 100; // rows that are shown at once
 const TIME = "Time";
-const AT_ONCE = 200; // tables whose times are asked for with the page; those of more, by the head of their column
+const AT_ONCE = 200; // with at most this many tables their times are requested with the page, with more by a click on the heading
 const NUMBERS = ["Rows", "Columns", "Weights", TIME, "Ids per sample", "Pieces"]; // columns of numbers, aligned right
 
 type Column = [string, (table: TableData) => string | number, ((table: TableData) => string)?];

@@ -1,4 +1,4 @@
-// What if the batch, the memory, the links or the number of devices were others?
+// The effect of another batch, memory, link or number of devices.
 
 import type { Changes } from "../api";
 import { h } from "../../dom";
@@ -7,7 +7,7 @@ import { bytes, counted, speed, whole } from "../format";
 import { replan } from "./constraints";
 import type { Edit } from "./edit";
 
-const WAIT_MS = 120; // without another move of a slider, before its price is asked for
+const WAIT_MS = 120; // milliseconds after the last move of a slider before its price is requested
 
 interface Knob { key: keyof Changes; label: string; now: number; steps: number[]; words: (value: number) => string }
 
@@ -23,7 +23,7 @@ export function whatIf(edit: Edit): HTMLElement {
   ];
   const changes: Changes = { ...edit.changes };
   const sizes: Changes = {};
-  let turned = false; // and not asked for yet
+  let turned = false; // turned, but not requested yet
   const ask = settled((key: string) => { turned = false; void edit.change({ ...changes }, key); }, WAIT_MS);
   const trouble = h("p", { class: "error", role: "alert" });
   const again = () => void replan(edit, null, { ...changes, ...sizes }).catch((error: Error) => (trouble.textContent = error.message));
@@ -49,7 +49,7 @@ export function whatIf(edit: Edit): HTMLElement {
     h("div", { class: "buttons" }, button("Plan again for this", again, "primary", { id: "replan-whatif" })), trouble);
 }
 
-/** Whole numbers from 1 on, each once: of a batch of one sample there is no quarter. */
+/** Whole numbers >= 1 without duplicates: a batch of one sample has no quarter. */
 const counts = (values: number[]): number[] => [...new Set(values.map((value) => Math.max(1, Math.round(value))))];
 
 function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLElement; show: (value: number) => void } {
@@ -75,7 +75,7 @@ function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLEl
   return { element, show };
 }
 
-/** Devices in whole hosts, as `recsmith sweep` takes them: one host up to what it holds, then several. */
+/** Devices in whole hosts, as `recsmith sweep` takes them: one host up to its number of devices, then several. */
 function deviceKnob(edit: Edit, sizes: Changes): HTMLElement {
   const { hosts, local_world_size: local } = edit.view.cluster;
   const holds = hosts > 1 ? local : Math.max(local, edit.view.devices_per_host ?? local);
