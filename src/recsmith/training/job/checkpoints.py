@@ -51,8 +51,8 @@ NO_ROOM = ("No space left", "File too large", "Disk quota exceeded", "PytorchStr
 class Checkpoints:
     """The checkpoints of a run's folder.
 
-    alone: old checkpoints are removed as each is written; in an array, whose checkpoint is one of each member, callers
-    of `prune` and `drop` decide when.
+    alone: whether old checkpoints are removed as each new one is written. In an array, whose checkpoint is one of each
+    member, they are not: callers of `prune` and `drop` decide when.
     """
 
     def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement, *, alone: bool = True) -> None:

@@ -65,9 +65,13 @@ def build_task(
 ) -> Task:  # fmt: skip
     """The model of a run for data with a schema; dense parameters depend only on the seed.
 
-    tables_on: device of the embedding tables; on 'meta' they use no memory until they are sharded. module: the table
-    module of pooled tables, as a run names one, if it is not the model's; weights are the same. parts: parts of the
-    run, which are checked against the model's.
+    Args:
+        model: the run's model.
+        schema: schema of the data.
+        seed: seed of the initial weights.
+        tables_on: device of the embedding tables; on 'meta' they use no memory until they are sharded.
+        module: table module of pooled tables, as a run names one, if it is not the model's; weights are the same.
+        parts: parts of the run, which are checked against the model's.
 
     Raises:
         UsageError: layers, tables and data do not fit together.

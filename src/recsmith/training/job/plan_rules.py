@@ -89,7 +89,7 @@ def _of_table(table: str, rules: RulesByTable) -> list[TableRule]:
 def _can_be_kept(rule: TableRule, needed: RulesByTable) -> bool:
     """Whether a rule about a table's stored state leaves it a sharding type that the run also allows.
 
-    If not, a run that begins with weights of another run drops the state, as it does under a plan file.
+    If not, a run that starts from another run's weights starts with fresh state, as it does under a plan file.
     """
     if rule.sharding_types is None:
         return True

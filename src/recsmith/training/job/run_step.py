@@ -121,8 +121,13 @@ def plain_step(
 ) -> JobStep | None:  # fmt: skip
     """The step of a run before systems decide what it leaves open; None on GPUs.
 
-    plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: count of gradient values that are sent
-    between ranks. lengths: lengths of some histories, if they are known. reading: None: samples are generated.
+    Args:
+        run: the run.
+        plan: as `planned_as_run` makes it.
+        shapes: shapes of the dense parameters.
+        numbers: count of gradient values that are sent between ranks.
+        lengths: lengths of some histories, if they are known.
+        reading: time to read samples; None: samples are generated.
     """
     made = job_step(plan, shapes, pairs=run.model.name == PAIRS, reading=reading)
     if made is None:
@@ -170,8 +175,12 @@ def memory_of(
 ) -> list[RankMemory]:  # fmt: skip
     """The memory of each rank, and its bytes on disk.
 
-    plan: as `planned_as_run` makes it. shapes: of dense parameters. state: state of their optimizer. lengths: lengths
-    of some histories, if they are known.
+    Args:
+        run: the run.
+        plan: as `planned_as_run` makes it.
+        shapes: shapes of the dense parameters.
+        state: state of the dense optimizer.
+        lengths: lengths of some histories, if they are known.
     """
     stored, dense = plan, dense_bytes(run, plan, shapes, 0, lengths)
     layers = dense.fixed + dense.gradients + dense.activations

@@ -45,8 +45,12 @@ def hosts_of(text: str) -> tuple[int, int]:
 def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts: int, form: str) -> None:
     """Train a run on this host together with other hosts, as long as enough of them are available.
 
-    file: path of the run, the same on each host. settings: 'key=value' settings applied to it. form: format in which
-    rank 0 prints the result.
+    Args:
+        file: path of the run, the same on each host.
+        settings: 'key=value' settings applied to it.
+        hosts: the fewest and the most hosts, such as 2..3.
+        max_restarts: how often failed ranks are restarted; 0 means the default.
+        form: format in which rank 0 prints the result.
 
     Raises:
         UsageError: the run cannot train on the fewest or on the most hosts, or cannot continue on fewer.

@@ -34,12 +34,15 @@ def train(
 ) -> Raw:  # fmt: skip
     """Train a run and return its result: the step reached, whether the run is complete, scores on data.test.
 
-    run: a Run or its file. settings: 'key=value' settings applied to the run. max_restarts: how often failed ranks are
-    restarted from the newest checkpoint. join: join the running job with table servers in the run's folder as an
-    additional trainer. on_progress(message): called with notes and steps, which `progress_text` turns into lines.
-
     Under torchrun, SLURM's srun or another launcher that sets their variables, this process becomes a rank of that job.
     Otherwise a job starts on this machine. A run that was interrupted continues from its newest checkpoint.
+
+    Args:
+        run: a Run or its file.
+        settings: 'key=value' settings applied to the run.
+        max_restarts: how often failed ranks are restarted from the newest checkpoint.
+        join: join the running job with table servers in the run's folder as an additional trainer.
+        on_progress: called with notes and steps, which `progress_text` turns into lines.
 
     Raises:
         UsageError: the run, its data or its plan break a rule.

@@ -32,18 +32,18 @@ def train(
     """Train a run of RecSmith on one or more machines by torchrun.
 
     Args:
-        settings: values over the run, key=value, after --
-        run: its file, by the path that machines see
+        settings: key=value settings applied to the run, after --
+        run: path of the run file, as the machines see it
         j: machines and ranks on each, such as 4x8
-        image: of containers; where jobs have none, the folder that they start in
-        name: of the job
+        image: container image; for jobs without containers, the folder that they start in
+        name: name of the job
         cpu: cores of a machine
         gpu: GPUs of a machine
         memMB: memory of a machine in MiB
-        h: a resource that TorchX knows, in place of cpu, gpu and memMB
-        env: variables of the environment
+        h: a resource that TorchX knows, instead of cpu, gpu and memMB
+        env: environment variables
         max_retries: how often the scheduler may start the job again
-        mounts: storage, as TorchX writes it
+        mounts: storage, in TorchX's format
     """
     more = [word for each in settings for word in ("--set", each)]
     return dist.ddp(

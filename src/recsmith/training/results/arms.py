@@ -64,7 +64,7 @@ class OnlineResult:
     replays: tuple[Replayed, ...]
 
     def __post_init__(self) -> None:
-        """Check that it is about the same arms throughout."""
+        """Check that rows, replays and the choice are about the same arms."""
         names, replayed = {row.name for row in self.rows}, {each.arm for each in self.replays}
         check_rules(
             None if names == replayed and len(names) == len(self.rows)

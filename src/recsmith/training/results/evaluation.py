@@ -29,9 +29,14 @@ def evaluate(
 ) -> Scores:  # fmt: skip
     """Scores of the model in a run's folder, or of a copy of it, on its data.test or on other data.
 
-    data: a path, or a mapping with the format. ranks: processes that share tables and samples. group, at: which samples
-    are ranked together, and ranks k (metrics.group and metrics.at of a run); by default the run's. pr_auc: also compute
-    it (metrics.pr_auc).
+    Args:
+        folder: the run's folder, or that of the copy.
+        data: a path, or a mapping with the format; None: the run's data.test.
+        ranks: number of processes that share tables and samples.
+        group: feature whose ids say which samples are ranked together (metrics.group); None: the run's.
+        at: ranks k for ranking scores (metrics.at); empty: the run's.
+        pr_auc: also compute the area under the precision-recall curve (metrics.pr_auc).
+        on_progress: called with lines for people.
 
     Raises:
         UsageError: the folder holds no trained model, or there is no data to score; or it differs in meaning from the

@@ -22,12 +22,16 @@ from recsmith.training.job.card import (
 def export_model(
     run: Source, folder: Source, *, tables: StoredTables = "fp32", runtime: Literal["torch", "onnx"] = "torch"
 ) -> tuple[str, ...]:
-    """Write the model of a run into a new folder: weights, card, vocabularies; transforms are in the card.
+    """Write the model of a run into a new folder, and return the columns that rows must have.
 
-    It returns the columns that rows must have. tables: fp16, or int8 with a scale and a bias for each row, which take
-    half and a quarter of the bytes. runtime: onnx writes an ONNX file instead of weights (onnx_export.py).
+    The folder has weights, card and vocabularies; transforms are in the card. `load_model`, or `load_onnx`, of the
+    folder scores raw rows and needs nothing else.
 
-    `load_model`, or `load_onnx`, of the folder scores raw rows and needs nothing else.
+    Args:
+        run: folder of the run.
+        folder: the new folder.
+        tables: fp16, or int8 with a scale and a bias for each row, which take half and a quarter of the bytes.
+        runtime: onnx writes an ONNX file instead of weights (onnx_export.py).
 
     Raises:
         UsageError: the run has no trained model, it was trained on ids, its tables cannot be stored in this type, ONNX

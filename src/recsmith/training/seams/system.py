@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Kinds of components that a run names, with their names in error messages.
 STEP, ROWS, WATCHER, UPDATE, TABLES = "step", "row store", "watcher", "update", "table module"
 PREDICTED = "predicted optimizer"  # a function of (dense shapes, cluster, step seconds) that returns added time
-MODEL = "model"  # model of histories (models/protocol.py)
+MODEL = "model"  # models of models/, by name (models/protocol.py)
 
 Hear = Callable[[Any], None]  # called with messages of ranks
 

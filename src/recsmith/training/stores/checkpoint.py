@@ -55,7 +55,7 @@ class CheckpointRows(RowStore):
         """All tensors by name, in host memory."""
         state = {name: torch.empty(each.shape, dtype=each.dtype) for name, each in self._whole.items()}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that no job is running
+            warnings.simplefilter("ignore")  # PyTorch warns that no job is running
             try:
                 load(state, storage_reader=RowReader(self.folder), planner=PlainObjects(), no_dist=True)
             except (CheckpointException, RuntimeError, OSError, ValueError, EOFError) as error:
@@ -95,5 +95,5 @@ def first_cause(error: BaseException) -> str:
 def write_checkpoint(folder: Path, state: dict[str, torch.Tensor]) -> None:
     """Write tensors as the state of a checkpoint, in one process."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that no job is running
+        warnings.simplefilter("ignore")  # PyTorch warns that no job is running
         save(state, checkpoint_id=folder, no_dist=True)
