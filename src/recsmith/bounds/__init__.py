@@ -1,4 +1,4 @@
-"""Bounds that no plan can undercut, and the relaxations that they rest on; docs/bounds.md proves them."""
+"""Lower bounds on the seconds of any plan, and the relaxations behind them; docs/bounds.md proves them."""
 
 from recsmith.bounds.first import LowerBound, first_bound
 from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits

@@ -1,11 +1,11 @@
-"""Planes that may open below zero: what lies below a group on a rank where tables together cost more than each alone.
+"""Planes that may open below zero: lower bounds on groups whose tables together cost more than the sum of each alone.
 
-A convex head bends upwards where its tables outgrow a cache. A plane that touches it there lies below zero where the
-group holds little, so its opening is below 0, and a rank that holds the group may take that much less. Every group that
-a plan may use takes it once a rank at most, so bounds subtract that, and gain where groups hold much.
+A convex head bends upwards when its tables outgrow a cache. A plane that touches it there is below zero if the group
+holds little, so its opening is negative, and a rank that holds the group may cost that much less by it. Every group
+that a plan may use causes this at most once per rank, so bounds subtract it, and gain if groups hold much.
 
 Such a head costs a group no less than its pieces alone, launches apart. So the first plane, which is the head without
-bends, is replaced by what each piece costs alone (`of_pieces`).
+bends, is replaced by the cost of each piece alone (`of_pieces`).
 
 Legend: G fusion groups, J planes, F phases, k work terms, K nodes side by side, O options.
 """
@@ -19,17 +19,17 @@ from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator, Plane
 from recsmith.elementary import exp, matmul
 
-TURNS = 100  # of the play; 200 gained no more than 0.2 %
-SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end
-MOST_BENT = 8  # planes below zero that are mixed: each costs a pass over all pieces
-LEAST_SHARE = 0.01  # of a group's mix that makes a plane count
+TURNS = 100  # turns of the play; 200 gained no more than 0.2 %
+SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to matter; how much less at the end
+MOST_BENT = 8  # most planes below zero that are mixed: each costs a pass over all pieces
+LEAST_SHARE = 0.01  # least share of a group's mix for a plane to be kept
 
 
 class BentPlanes:
-    """Planes of a cost model that branching mixes. slopes (J, F, k); opening (J,): seconds where a group holds nothing.
+    """Planes of a cost model that branching mixes. slopes (J, F, k); opening (J,): seconds of an empty group.
 
-    bent: whether the head bends. launch: the least that a rank pays for holding a piece of a group. flat: how many
-    planes, the first ones, open so high: all, but for those of a head that bends.
+    bent: whether the head bends. launch: the least that a rank pays for holding a piece of a group. flat: number of
+    planes, the first ones, with an opening of at least `launch`: all planes unless the head bends.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -51,7 +51,7 @@ class BentPlanes:
         self.opening: Floats = np.array([plane.opening for plane in planes])
 
     def _option_terms(self) -> Floats:
-        """Terms (O, k + 1) of options on all covered ranks; the last is what pieces alone cost more than plane 0."""
+        """Terms (O, k + 1) of options on all covered ranks; the last is the cost of pieces alone above plane 0."""
         problem = self.evaluator.problem
         terms = piece_work(self.evaluator).terms
         more = self.evaluator.loads(terms).sum(axis=0) - self.launch - matmul(terms, self.slopes[0].sum(axis=0))
@@ -60,7 +60,7 @@ class BentPlanes:
     def of_pieces(self, terms: Floats, slopes: Floats, alone: Floats) -> Floats:
         """Seconds (N, J) of pieces with these terms (N, k) by planes with these slopes (J, k).
 
-        alone (N,): seconds of each alone on a rank, without the launch.
+        alone (N,): seconds of each piece alone on a rank, without the launch.
         """
         seconds = np.einsum("nk,jk->nj", terms, slopes)
         if self.bent:
@@ -68,7 +68,7 @@ class BentPlanes:
         return seconds
 
     def _that_count(self) -> list[int]:
-        """The planes that open high, and those that some group mixes beside others or alone."""
+        """The planes with a high opening, and those that have a share in the mix of some set of groups."""
         groups = self.evaluator.groups
         weight = np.zeros(len(self.opening))
         for some in (np.ones(groups, dtype=bool), *np.eye(groups, dtype=bool)):
@@ -77,7 +77,7 @@ class BentPlanes:
         return [*range(self.flat), *np.sort(bent[weight[bent] > LEAST_SHARE]).tolist()]
 
     def mix(self, groups: Bools) -> Floats:
-        """The mix (G, J) under which tables cost much where plans use only these groups (G,); not to be changed."""
+        """The mix (G, J) under which tables cost much if plans use only these groups (G,); not to be changed."""
         if not self.bent:
             return plane_game(self.evaluator).mix(groups)
         key = groups.tobytes()
@@ -86,9 +86,9 @@ class BentPlanes:
         return self._mixes[key]
 
     def _played(self, groups: Bools) -> Floats:
-        """Fictitious play: tables answer a mix, and the mix the mean of all answers so far, ever more sharply."""
+        """Fictitious play: tables answer a mix, and mixes answer the mean of all answers so far, ever more sharply."""
         options, first = self.evaluator.problem.options, np.eye(len(self.opening))[:, :1]
-        slopes = np.hstack([self.slopes.sum(axis=1), first])  # the first plane counts what pieces cost alone
+        slopes = np.hstack([self.slopes.sum(axis=1), first])  # the first plane counts the cost of pieces alone
         taken = self.evaluator.problem.cluster.world_size * np.minimum(self.opening, 0.0)
         mix = np.tile(np.eye(len(slopes))[0], (len(groups), 1))
         mean: Floats = np.zeros((len(groups), slopes.shape[1]))
@@ -112,9 +112,9 @@ class BentPlanes:
 
 
 def most_taken(launch: float, opening: Floats, groups: Bools) -> Floats:
-    """By how much (K,) mixes that open so (K, G) may price a rank's pieces above its seconds beyond a launch.
+    """By how much (K,) mixes with these openings (K, G) may price a rank's pieces above its seconds beyond a launch.
 
-    groups (K, G): those that ranks may hold pieces of; a rank holds some of them, or nothing.
+    groups (K, G): groups of which ranks may hold pieces; a rank holds some of them, or nothing.
     """
     below: Floats = np.minimum(opening, 0.0).sum(axis=1, where=groups)
     lowest: Floats = opening.min(axis=1, initial=np.inf, where=groups)
@@ -123,5 +123,5 @@ def most_taken(launch: float, opening: Floats, groups: Bools) -> Floats:
 
 
 def bent_planes(evaluator: Evaluator) -> BentPlanes:
-    """The planes of an evaluator that branching mixes; worked out once for each evaluator."""
+    """The planes of an evaluator that branching mixes; computed once for each evaluator."""
     return kept_for(evaluator, "bent planes", lambda: BentPlanes(evaluator))

@@ -1,13 +1,13 @@
-"""A bound by every way to spread the columns of one heavy table over the ranks.
+"""A bound by every spread of the columns of one heavy table over the ranks.
 
-Where one table weighs as much as many others, it is split by columns, and ranks that hold its pieces have little room
-left. Prices of pieces (phase_prices.py) cannot tell these ways apart: by them the table is placed in a mean of several.
-A *spread* says how many columns of the table each of some ranks holds. It is known what these ranks take at least,
-whether anything else fits beside, and how much of the others is left for all other tables. The table in any other way,
-say by rows, is left to phase_branching.py. docs/bounds.md proves it.
+If one table costs as much as many others, it is split by columns, and ranks that hold its pieces have little room left.
+Prices of pieces (phase_prices.py) cannot distinguish such splits: by them the table is placed in a mean of several. A
+*spread* states how many columns of the table each of some ranks holds. Then it is known what these ranks take at least,
+whether they can hold anything else, and how much of the other ranks is left for all other tables. Plans that place the
+table in another way, for example by rows, are left to phase_branching.py. docs/bounds.md proves it.
 
-Legend: K multipliers side by side, C different tables, G fusion groups, J planes, N pieces of other tables, W ranks,
-n width steps of the heavy table, S spreads, m ranks that hold columns of it at most, R ranges of `ready`.
+Legend: K multipliers side by side, C different tables, G fusion groups, J planes, N pieces of other tables, W ranks, n
+width steps of the heavy table, S spreads, m the most ranks that hold columns of it, R ranges of `ready`.
 """
 
 from collections.abc import Sequence
@@ -25,23 +25,23 @@ from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import distinct, matmul
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
-HEAVY = 0.2  # of what all tables cost: a lighter table is placed well enough in a mean of ways
-MOST_SPREADS = 10_000  # of a table; 128 columns on 8 ranks have 5,000
-MOST_PIECES = 100_000  # of all tables, times the width steps of the heavy one: what setting up works on
-MOST_OPTIONAL = 4  # groups that a plan may do without, up to which all sets of them are told apart
-RANGES, NARROWER = 96, 1.5  # of `ready`; their ends lie at shares of the whole to that power, closer where it is least
-ASKED = 200  # lowest spreads that are told of multipliers which helped another one
+HEAVY = 0.2  # share of the cost of all tables: a lighter table is priced well enough by a mean of splits
+MOST_SPREADS = 10_000  # most spreads of a table; 128 columns on 8 ranks have 5,000
+MOST_PIECES = 100_000  # of all tables, times the width steps of the heavy one: the work of the setup
+MOST_OPTIONAL = 4  # optional groups of a plan up to which all sets of them are distinguished
+RANGES, NARROWER = 96, 1.5  # of `ready`; their ends are even shares to this power: closer together near the least
+ASKED = 200  # lowest spreads that try multipliers which helped another spread
 OPERATIONS = 200  # numbers that compiled code would work on in the time for one value of one rank
-FIRST_STEP, LEAST_STEP = 0.5, 0.03  # relative change of multipliers, at first and at last
+FIRST_STEP, LEAST_STEP = 0.5, 0.03  # relative change of multipliers, first and last
 SHARES = ((1.0, 1.0), (0.0, 1.0), (0.5, 1.0), (1.0, 0.5))  # of multipliers for ready and rest, which are tried first
 LEAST, LONG = 1e-12, 1e3  # seconds, less and more than any step takes
 MOST_RECENT = 4  # multipliers of other spreads that are tried as well
 
 
 def spreads_of(steps: int, seconds: Floats, most: float, ranks: int) -> list[tuple[int, ...]]:
-    """All ways to spread so many width steps over as many ranks at most; more than MOST_SPREADS where it gives up.
+    """All spreads of `steps` width steps over at most `ranks` ranks; a list longer than MOST_SPREADS if it gives up.
 
-    seconds (n + 1,): what a rank takes that holds so many; `most` and more is too much.
+    seconds (n + 1,): seconds of a rank by the steps that it holds, of which `most` or more is too much.
     """
     open_ = (np.flatnonzero(seconds[1:] < most) + 1)[::-1].tolist()
     found: list[tuple[int, ...]] = []
@@ -59,9 +59,9 @@ def spreads_of(steps: int, seconds: Floats, most: float, ranks: int) -> list[tup
 
 
 class ColumnSpreads:
-    """Bounds all plans that split the columns of the heavy table; `go_on` until it is `done`, or high enough.
+    """Bounds all plans that split the columns of the heavy table; call `go_on` until it is `done`, or high enough.
 
-    value (S, R): seconds that no plan with a spread, and `ready` within a range, can undercut.
+    value (S, R): seconds that no plan with this spread, and with `ready` in this range, can undercut.
     """
 
     value: Floats
@@ -70,18 +70,18 @@ class ColumnSpreads:
         self, prices: TablePrices, ascent: MultiplierAscent, start: Multipliers, modes: Sequence[SplitTable],
         spreads: Sequence[tuple[int, tuple[int, ...]]], below: float,
     ) -> None:  # fmt: skip
-        """start: multipliers to begin with. modes: those of the heavy table. spreads: modes by number, steps on ranks.
+        """start: multipliers to begin with. modes: the heavy table's. spreads: (index of a mode, width steps on ranks).
 
-        below: no plan that takes more seconds matters.
+        below: plans that take more seconds do not matter.
         """
         self.prices, self.ascent, self.below, self.modes = prices, ascent, below, modes
         self.others = prices.copies - (np.arange(len(prices.copies)) == modes[0].table)
         self.recent, self.done = [start], False
         self.open: Bools = np.ones((1, prices.groups), dtype=bool)
-        self.multipliers: dict[tuple[int, int], tuple[Multipliers, float]] = {}  # and the size of their next change
+        self.multipliers: dict[tuple[int, int], tuple[Multipliers, float]] = {}  # with the size of their next change
         self.tried: list[Multipliers] = []
         self._set_spreads(spreads)
-        self.raised_by: Ints = np.full(self.value.shape, -1)  # which of those tried each value (S, R) is of
+        self.raised_by: Ints = np.full(self.value.shape, -1)  # index in `tried` of what gave each value (S, R)
 
     def _set_spreads(self, spreads: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         most = max((len(held) for _, held in spreads), default=0)
@@ -103,11 +103,11 @@ class ColumnSpreads:
 
     @property
     def bound(self) -> float:
-        """Seconds that none of these plans can undercut; infinite where none is below the seconds that matter."""
+        """Seconds that none of these plans can undercut; infinite if none of them is below the limit that matters."""
         return float(self.value.min(initial=np.inf))
 
     def go_on(self) -> None:
-        """Raise the lowest value, or be done where it cannot be raised."""
+        """Raise the lowest value, or set `done` if it cannot be raised."""
         spread, range_ = place = divmod(int(self.value.argmin()), RANGES)
         before = self.value[place]
         known = self.multipliers.get(place)
@@ -127,7 +127,7 @@ class ColumnSpreads:
         self.done = step < LEAST_STEP
 
     def _first(self, spread: int) -> list[Multipliers]:
-        """Multipliers to try first: those of other spreads, and so high that ranks without the table bear all."""
+        """Multipliers to try first: those of other spreads, and some so high that ranks without the table carry all."""
         busy = self.prices.world / max(1, int(self.free[spread]))
         return [*self.recent, *(
             each._replace(ready_multiplier=busy * a, rest_multiplier=busy * b)
@@ -135,14 +135,14 @@ class ColumnSpreads:
         )]  # fmt: skip
 
     def _tell(self, multipliers: Multipliers, least: Floats) -> None:
-        """Ask the lowest spreads what multipliers are worth to them, and have others try them."""
+        """Try multipliers on the lowest spreads, and keep them for other spreads to try."""
         lowest = self.value.min(axis=1)
         spreads = np.argsort(lowest, kind="stable")[:ASKED]
         self._raise(spreads, self._values([multipliers], least, spreads), [multipliers])
         self.recent = [self.recent[0], *[*self.recent[1:], multipliers][-MOST_RECENT:]]
 
     def _raise(self, spreads: Ints, values: Floats, tried: Sequence[Multipliers]) -> None:
-        """Raise the values of some spreads to those found (K, S, R), and note by which multipliers."""
+        """Raise the values of some spreads to those found (K, S, R), and record the multipliers that gave them."""
         best, now = values.argmax(axis=0), self.value[spreads]
         highest = values.max(axis=0)
         self.raised_by[spreads] = np.where(highest > now, len(self.tried) + best, self.raised_by[spreads])
@@ -151,29 +151,29 @@ class ColumnSpreads:
 
     @property
     def proofs(self) -> list[Multipliers]:
-        """The multipliers that values are of, those of most of them first."""
+        """The multipliers that gave the values, those of the most values first."""
         numbers, count = np.unique(self.raised_by[self.raised_by >= 0], return_counts=True)
         return [self.tried[number] for number in numbers[np.argsort(-count, kind="stable")].tolist()]
 
     # --- what plans cost by multipliers ---------------------------------------------------------------------------
 
     def _of_held(self, of_steps: Sequence[Floats]) -> Floats:
-        """What the steps that ranks hold are worth (S, m), by what so many are worth in each mode (n + 1,)."""
+        """Values (S, m) of the steps that ranks hold, looked up in each mode's values by number of steps (n + 1,)."""
         return np.stack(of_steps)[self.mode[:, None], self.held]
 
     def _certain(self, mode: SplitTable, more: Sequence[int] = ()) -> float:
-        """What the groups that a plan uses cost at least."""
+        """The least cost of the groups that a plan uses."""
         return self.prices.costs.certain(np.isin(np.arange(self.prices.groups), [mode.group, *more]))
 
     def _least(self, tried: Sequence[Multipliers]) -> Floats:
-        """Least prices (K, C, G) of different tables, of pieces none of which is big."""
+        """Least prices (K, C, G) of different tables, with no piece counted as big."""
         everything: Bools = np.ones((len(tried), self.prices.groups), dtype=bool)
         ranges = [PhaseRanges((0.0, 2 * self.below), (0.0, 2 * self.below))] * len(tried)
         self.ascent.work += CALL + len(tried) * self.prices.numbers
         return self.prices.least(ranges, tried, everything, ~everything)[0]
 
     def _values(self, tried: Sequence[Multipliers], least: Floats, spreads: Ints) -> Floats:
-        """Bounds (K, S, R) of some spreads by multipliers under which tables cost so much."""
+        """Bounds (K, S, R) of some spreads by multipliers, under which tables have these least prices."""
         values = np.empty((len(tried), len(spreads), RANGES))
         self.ascent.work += OPERATIONS * values.size * self.held.shape[1]
         for number, mode in enumerate(self.modes):
@@ -183,7 +183,7 @@ class ColumnSpreads:
         return values * (1 - ROUNDING)
 
     def _selected(self, mode: SplitTable, least: Floats) -> Floats:
-        """What groups and all other tables cost at least (K,)."""
+        """The least cost (K,) of groups and of all other tables."""
         least, copies = least[:, self.others > 0], self.others[self.others > 0]
         optional = [each for each in np.flatnonzero(np.isfinite(least).any(axis=(0, 1))).tolist() if each != mode.group]
         if len(optional) > MOST_OPTIONAL:
@@ -194,11 +194,12 @@ class ColumnSpreads:
         ], axis=0)  # fmt: skip
 
     def _left(self, mode: SplitTable, tried: Sequence[Multipliers], spreads: Ints) -> Floats:
-        """The least (K, S, R) of the seconds of both phases, less the prices that all ranks have room for.
+        """The least (K, S, R) of the seconds of both phases, minus the prices that all ranks have room for.
 
-        Ranks without the table bear what their seconds are worth. What others bear beside it has three limits, of
-        which the one for which the least is highest counts: the same less what the table takes; and what is left of
-        `ready` by a plane, times what a second of it is worth of the dearest piece, of all or of those that fit.
+        Ranks without the table carry prices up to the worth of their seconds. What the ranks with the table carry
+        besides has three limits, and the one with the highest result is used: the worth of their seconds minus what the
+        table takes; and what is left of `ready` by a plane, times the highest price per second of any piece, or of the
+        pieces that fit.
         """
         worth: Floats = np.array([[each.ready_multiplier, each.rest_multiplier] for each in tried]) / self.prices.world
         ready, rest = worth.T[:, :, None, None]
@@ -216,7 +217,7 @@ class ColumnSpreads:
                 + used
             )
 
-        def used(of_steps: Floats) -> Floats:  # (K, n + 1) or (n + 1,), of the ranks that others use as well
+        def used(of_steps: Floats) -> Floats:  # (K, n + 1) or (n + 1,), of the ranks that other tables use as well
             return np.einsum("...sm,smr->...sr", of_steps[..., held], beside.astype(np.float64))
 
         found = least(ready * (free + number), rest * (free + number),
@@ -233,18 +234,18 @@ class ColumnSpreads:
 
 
 class HeavyTableBound:
-    """Two cases: the columns of the heaviest table are split over ranks, or it is placed in another way."""
+    """Two cases: the columns of the heaviest table are spread over ranks, or it is placed in another way."""
 
     def __init__(self, spreads: ColumnSpreads, other: PhaseBranching) -> None:
         self.spreads, self.other, self.done = spreads, other, False
 
     @property
     def bound(self) -> float:
-        """Seconds that no plan can undercut; infinite where none is below the seconds that matter."""
+        """Seconds that no plan can undercut; infinite if no plan is below the limit that matters."""
         return min(self.spreads.bound, self.other.bound)
 
     def promising(self, most: int) -> list[tuple[int, tuple[int, ...]]]:
-        """The spreads of the lowest bounds, at most so many: mode of the problem, and width steps on ranks."""
+        """The spreads with the lowest bounds, `most` at most: the problem's mode, and the width steps on ranks."""
         spreads, found = self.spreads, list[tuple[int, tuple[int, ...]]]()
         for each in np.argsort(spreads.value.min(axis=1), kind="stable")[:most].tolist():
             held = spreads.held[each]
@@ -253,11 +254,11 @@ class HeavyTableBound:
 
     @property
     def work(self) -> int:
-        """Numbers worked on so far, about; the same on every machine."""
+        """Numbers worked on so far, approximately; the same on every machine."""
         return self.spreads.ascent.work + self.other.work
 
     def solve(self, work: int, enough: float = np.inf) -> None:
-        """Raise the lower of both until the bound reaches `enough`, or so many numbers have been worked on."""
+        """Raise the lower of both cases until the bound reaches `enough`, or `work` numbers have been worked on."""
         while self.work < work and not self.done and self.bound < enough:
             if self.spreads.bound <= self.other.bound:
                 self.spreads.go_on()
@@ -270,10 +271,10 @@ class HeavyTableBound:
 def heavy_table_bound(
     evaluator: Evaluator, dominated: Bools, below: float, mix: Floats | None
 ) -> HeavyTableBound | None:
-    """The search over the spreads of the table that costs most; None where it has too many, or other tables like it.
+    """The search over the spreads of the costliest table; None if it has too many, or if other tables are like it.
 
-    dominated: groups (G,) that a best plan can do without. below: no plan that takes more seconds matters. mix (G, J):
-    shares of the planes in a bound found before.
+    dominated: groups (G,) that a best plan can do without. below: plans that take more seconds do not matter. mix (G,
+    J): shares of the planes in a bound found before.
     """
     rule, widths = evaluator.step_rule, evaluator.problem.space.widths
     if evaluator.bends or not rule.several_phases or widths != "any" or evaluator.problem.cluster.world_size == 1:
@@ -298,7 +299,7 @@ def heavy_table_bound(
 
 
 def _heaviest(prices: TablePrices) -> tuple[int, float]:
-    """(the different table that costs most by the mean of the planes, its share of what all tables cost)."""
+    """(the different table that costs most by the mean of the planes, its share of the cost of all tables)."""
     planes, every = len(prices.planes.opening), np.ones((1, prices.groups), dtype=bool)
     mean = Multipliers(1.0, 1.0, 0.0, np.full((prices.groups, planes), 1 / planes), 0)
     least, _ = prices.least([PhaseRanges((0.0, LONG), (0.0, LONG))], [mean], every, ~every)
@@ -308,7 +309,7 @@ def _heaviest(prices: TablePrices) -> tuple[int, float]:
 
 
 def _split_groups(evaluator: Evaluator, prices: TablePrices, table: int) -> Bools:
-    """Groups (G,) in which a different table is split into pieces of any width on single ranks, and nothing else."""
+    """Groups (G,) in which a different table has only pieces of any width on single ranks."""
     modes = evaluator.problem.modes
     mine = np.flatnonzero(modes.table == prices.tables[table])
     at_will: Bools = np.isin(modes.type[mine], SPLIT_AT_WILL) & (modes.coverage[mine] == 1)

@@ -1,6 +1,6 @@
-"""The least prices of tables in compiled code, where the package has it: those of `TablePrices` to the last bit.
+"""The least prices of tables in compiled code, if the package has it: those of `TablePrices` to the last bit.
 
-It takes a seventh of the time, and other threads go on meanwhile.
+It takes a seventh of the time, and lets other threads run meanwhile.
 
 Legend: K nodes side by side, N pieces, G fusion groups, J planes, o options.
 """
@@ -18,7 +18,7 @@ CODE = "bounds._prices"
 
 
 class PricedPieces(Protocol):
-    """What is read of LocalPieces (phase_prices.py)."""
+    """The attributes of LocalPieces (phase_prices.py) that are read."""
 
     group: Ints
     ready: Floats
@@ -34,7 +34,7 @@ class PricedPieces(Protocol):
 
 
 class PricedTables(Protocol):
-    """What is read of TablePrices (phase_prices.py)."""
+    """The attributes of TablePrices (phase_prices.py) that are read."""
 
     world: int
     worldwide: Floats
@@ -46,7 +46,7 @@ class PricedTables(Protocol):
 
 
 class CompiledPrices:
-    """Tables and their pieces as compiled code reads them; `least` may be asked many times."""
+    """Tables and their pieces in the form of the compiled code; `least` may be called many times."""
 
     def __init__(
         self, tables: PricedTables, pieces: PricedPieces, rest_shares: tuple[float, ...], most_steps: int
@@ -72,7 +72,7 @@ class CompiledPrices:
         )  # fmt: skip
 
     def least(self, nodes: NodeArrays, taken: Floats) -> Floats:
-        """The least price of each table in each group (K, C, G), as TablePrices.least has it."""
+        """The least price of each table in each group (K, C, G), as in TablePrices.least."""
         count, groups, planes = nodes.mix.shape
         sizes = _ints((self._pieces, groups, planes, count, *self._rows))
         each = (nodes.ready, nodes.rest, nodes.ready_multiplier, nodes.rest_multiplier, nodes.byte_price, nodes.mix,
@@ -86,14 +86,14 @@ class CompiledPrices:
 
 
 def cheapest_groups(least: Floats, open_: Bools, which: Ints) -> Floats:
-    """The least price (K, C) of tables in the groups that are open to them, as `TablePrices.selected` has it."""
+    """The least price (K, C) of tables in the groups that are open to them, as in `TablePrices.selected`."""
     found: Floats = np.empty(least.shape[:2])
     call_compiled(compiled(CODE).select, (_floats(least), _ints(open_), _ints(which), found))
     return found
 
 
 class CompiledOptions:
-    """Options (O,) of tables (T,) as compiled code reads them; `cheapest` may be asked many times."""
+    """Options (O,) of tables (T,) in the form of the compiled code; `cheapest` may be called many times."""
 
     def __init__(
         self, seconds: Floats, bytes_: Floats, largest: Floats, heaviest: Floats, worldwide: Bools, fits: Bools,
@@ -104,9 +104,10 @@ class CompiledOptions:
         )  # fmt: skip
 
     def cheapest(self, limits: Floats, groups: Bools | None) -> tuple[Ints, Floats, Floats]:
-        """(option, its seconds, its bytes) of each table; -1, infinity and 0 where none is open.
+        """(option, its seconds, its bytes) of each table; -1, infinity and 0 if no option is open.
 
-        limits: of a piece, of one that does not span the world, and of its weight; what spanning costs, and bytes do.
+        limits: the limit of a piece, of one that does not span the world, and of its bytes; the world penalty and byte
+        price.
         """
         tables = len(self._arrays[-1]) - 1
         found = (np.empty(tables, np.int64), np.empty(tables), np.empty(tables))
@@ -117,19 +118,19 @@ class CompiledOptions:
 
 
 def can_split() -> bool:
-    """Whether compiled code is there that finds the cheapest splits."""
+    """Whether the compiled code that finds the cheapest splits is available."""
     return hasattr(compiled(CODE), "split")
 
 
 def cheapest_splits(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
-    """(least total cost, the bytes of the split that has it), both (m,), as `least_cost_and_bytes` has them."""
+    """(least total cost, the bytes of the split with this cost), both (m,), as in `least_cost_and_bytes`."""
     found = (np.empty(len(cost)), np.empty(len(cost)))
     call_compiled(compiled(CODE).split, (_floats(cost), _floats(size), *found))
     return found
 
 
 def can_choose() -> bool:
-    """Whether compiled code is there that chooses options."""
+    """Whether the compiled code that chooses options is available."""
     return hasattr(compiled(CODE), "choose")
 
 

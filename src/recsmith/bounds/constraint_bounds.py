@@ -1,11 +1,11 @@
-"""Bounds from constraints: tables that are confined to some ranks, and tables or shards that are counted.
+"""Bounds from constraints: tables that are confined to some ranks, and limits on the number of tables or shards.
 
-What a set of ranks must carry, divided by their number, is a bound, for no rank's parts exceed the step. Every rank,
-every host, every set of ranks that some table is confined to, and all ranks together are asked.
+What a set of ranks must carry, divided by their number, is a bound, because no rank's part exceeds the step. This is
+applied to every rank, every host, every set of ranks that some table is confined to, and all ranks together.
 
-A constraint that counts leaves its tables only so many places, each a rank (or a host) times the most that may be on
-it. Two things follow. Options that take many places push others out, so a price on places is paid (as one on bytes is).
-And a table that takes few places puts much on each of them, so a short step needs many. docs/bounds.md proves all.
+A constraint on numbers leaves its tables a limited number of places: each rank (or host) times the most that it may
+hold. Two things follow. Options that take many places displace others, so a price on places is paid (as on bytes). And
+a table that takes few places puts much on each of them, so a short step needs many. docs/bounds.md proves all.
 
 Legend: T tables, W ranks, S sets of ranks, R different rows of open ranks, C different numbers of ranks that a mode
 covers.
@@ -25,9 +25,9 @@ from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import matmul
 from recsmith.problems.legality import Legality
 
-MOST_SETS = 256  # sets that tables are confined to, beside ranks and hosts: those that carry most
-MOST_LIMITS = 256  # that are asked, those of most tables first
-HALVINGS = 40  # of the seconds of a step, from those of the longest table
+MOST_SETS = 256  # sets that tables are confined to, in addition to ranks and hosts: those that carry most
+MOST_LIMITS = 256  # most limits that are evaluated, those on most tables first
+HALVINGS = 40  # halvings of the seconds of a step, beginning with those of the longest table
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,20 @@ class ConfinedRanks:
 
 
 def confined_bound(evaluator: Evaluator, linear: LinearBound) -> float:
-    """Seconds that no plan can undercut because of what its ranks must carry; 0 where tables may be on all ranks."""
+    """Seconds that no plan can undercut because of what some ranks must carry; 0 if tables may be on all ranks."""
     found = confined_ranks(evaluator, linear)
     return 0.0 if found is None else found.seconds
 
 
 def confined_ranks(evaluator: Evaluator, linear: LinearBound) -> ConfinedRanks | None:
-    """The ranks that must carry most, by their number; None where tables may be on all ranks, or have no place."""
+    """The ranks that must carry most for their number; None if tables may be on all ranks, or a table has no place."""
     legality, tables = evaluator.problem.legality, len(evaluator.problem.tables)
     if legality.open is None:
         return None
     least = TableTotals(evaluator, linear).per_table(SelectionLimits()).value
     pinned: Bools = np.isin(np.arange(tables), [t for t, rule in legality.splits.items() if rule.pinned])
     if not np.isfinite(least).all():
-        return None  # no plan exists, which others say
+        return None  # no plan exists, which other code reports
     fixed = _pinned_seconds(evaluator, linear, np.flatnonzero(pinned))
     own, carried = _confined(legality.open[~pinned], least[~pinned])
     sets = _sets(own, evaluator.problem.cluster.local_world_size)
@@ -65,7 +65,7 @@ def confined_ranks(evaluator: Evaluator, linear: LinearBound) -> ConfinedRanks |
 
 
 def _confined(open_: Bools, seconds: Floats) -> tuple[Bools, Floats]:
-    """Different rows (R, W) of open ranks, and the seconds (R,) of their tables; rows beyond MOST_SETS are left out."""
+    """Different rows (R, W) of open ranks, and the seconds (R,) of their tables; at most MOST_SETS, the costliest."""
     rows, row = cast(tuple[Bools, Ints], np.unique(open_, axis=0, return_inverse=True))
     total: Floats = np.bincount(row.ravel(), seconds, minlength=len(rows)).astype(np.float64)
     heaviest = np.argsort(-total, kind="stable")[:MOST_SETS]
@@ -73,7 +73,7 @@ def _confined(open_: Bools, seconds: Floats) -> tuple[Bools, Floats]:
 
 
 def _pinned_seconds(evaluator: Evaluator, linear: LinearBound, pinned: Ints) -> Floats:
-    """Seconds (W,) of each rank for the pieces of pinned tables, and for their groups: openings, and what all share."""
+    """Seconds (W,) of each rank for the pieces of pinned tables, and for their groups' openings and shared seconds."""
     problem = evaluator.problem
     seconds: Floats = np.zeros(problem.cluster.world_size)
     held: Bools = np.zeros((problem.cluster.world_size, evaluator.groups), dtype=bool)
@@ -91,7 +91,7 @@ def _pinned_seconds(evaluator: Evaluator, linear: LinearBound, pinned: Ints) -> 
 
 
 def _sets(own: Bools, local: int) -> Bools:
-    """Sets of ranks (S, W), none empty: each rank, each host, all, and those that tables are confined to."""
+    """Nonempty sets of ranks (S, W): each rank, each host, all ranks, and those that tables are confined to."""
     world: Ints = np.arange(own.shape[1], dtype=np.int64)
     hosts: Bools = world[: len(world) // local, None] == world // local
     every: Bools = np.vstack([world[:, None] == world, hosts, np.ones((1, len(world)), dtype=bool), own])
@@ -103,10 +103,10 @@ def _sets(own: Bools, local: int) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class SharedPlaces:
-    """Seconds that no plan can undercut because of places that tables share.
+    """Seconds that no plan can undercut because tables share a limited number of places.
 
-    group: the number of the constraint in the problem's legality. price: seconds per place, by which no plan takes
-    less; spread: seconds of a step that needs more places than there are.
+    group: the constraint's index in the problem's legality. price: seconds per place for which `seconds` is proven;
+    spread: seconds of a step, below which tables would need more places than there are.
     """
 
     seconds: float
@@ -116,12 +116,12 @@ class SharedPlaces:
 
 
 def counted_bound(evaluator: Evaluator, linear: LinearBound) -> float:
-    """Seconds that no plan can undercut because of places that tables share; 0 where nothing counts them."""
+    """Seconds that no plan can undercut because tables share places; 0 if no constraint limits their number."""
     return max((each.seconds for each in shared_places(evaluator, linear)), default=0.0)
 
 
 def shared_places(evaluator: Evaluator, linear: LinearBound) -> list[SharedPlaces]:
-    """What each constraint proves that counts tables or shards; none where no plan exists."""
+    """The bound of each constraint that limits numbers of tables or shards; none if no plan exists."""
     legality, world = evaluator.problem.legality, evaluator.problem.cluster.world_size
     limits = sorted(_limits(legality), key=lambda limit: -len(limit.tables))[:MOST_LIMITS]
     if not limits:
@@ -129,7 +129,7 @@ def shared_places(evaluator: Evaluator, linear: LinearBound) -> list[SharedPlace
     coverage = np.unique(evaluator.problem.modes.coverage)
     least = TableTotals(evaluator, linear).per_coverage(coverage)
     if not np.isfinite(least.min(axis=1)).all():
-        return []  # no plan exists, which others say
+        return []  # no plan exists, which other code reports
     found: list[SharedPlaces] = []
     for limit in limits:
         (priced, price), spread = _priced(limit, coverage, least, world), _spread(limit, coverage, least)
@@ -141,7 +141,7 @@ def shared_places(evaluator: Evaluator, linear: LinearBound) -> list[SharedPlace
 class _PlaceLimit:
     """At most `places` places for these tables; a place has `unit` ranks (1, or those of a host).
 
-    group: the number of the constraint.
+    group: the index of the constraint.
     """
 
     group: int
@@ -159,20 +159,20 @@ def _limits(legality: Legality) -> Iterator[_PlaceLimit]:
 
 
 def _taken(limit: _PlaceLimit, coverage: Ints) -> Ints:
-    """Places (C,) that a piece takes at least which covers so many ranks."""
+    """The least number of places (C,) of a piece that covers this many ranks."""
     return -(-coverage // limit.unit)
 
 
 @dataclass(frozen=True, slots=True)
 class _Selected:
-    """What the tables select at a price: seconds, and places where bytes are asked for."""
+    """What the tables select at a price: seconds, and the number of places in the attribute `bytes`."""
 
     seconds: float
     bytes: float
 
 
 def _priced(limit: _PlaceLimit, coverage: Ints, least: Floats, world: int) -> tuple[float, float]:
-    """(mean seconds of a rank where the options of all tables take no more places than there are, price of a place)."""
+    """(mean seconds of a rank if the options of all tables take no more places than there are, price of a place)."""
     taken = _taken(limit, coverage)
 
     def at(price: float) -> _Selected:
@@ -187,7 +187,7 @@ def _priced(limit: _PlaceLimit, coverage: Ints, least: Floats, world: int) -> tu
 
 
 def _spread(limit: _PlaceLimit, coverage: Ints, least: Floats) -> float:
-    """The shortest step in which the tables, each spread over as many places as it needs, take no more than there are.
+    """The shortest step in which the tables, each spread over as many places as needed, take no more than there are.
 
     A table with s seconds over all ranks needs at least s / (unit * step) places.
     """

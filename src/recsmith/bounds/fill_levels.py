@@ -1,10 +1,10 @@
 """Prices of pieces by how full their group is: a plane for heads whose shares rise as a group grows.
 
-A piece bears more, the more its group holds on a rank; other planes count what it bears alone. Here a group is told
-apart by levels: between which sums the terms lie on which its shares rest most. At a level a piece bears the shares of
-its lower ends at least, and beside that a part of the launch that opens the group: the part of the level that it fills.
-The least of all levels is its price. What the pieces of a group on a rank cost together by these prices is no more than
-its head, without the part of the launch that they pay for (docs/bounds.md).
+A piece costs more, the more its group holds on a rank; other planes count only its cost alone. Here levels distinguish
+the states of a group: ranges of the sums of the terms on which its shares depend most. At a level a piece costs at
+least what the shares at the level's lower ends make of it, plus a part of the launch that opens the group: the part of
+the level that the piece fills. Its price is the least over all levels. The pieces of a group on a rank cost by these
+prices together at most its head, without the part of the launch that they pay for (docs/bounds.md).
 
 Legend: N pieces, C different tables, G fusion groups, L levels, J planes, k work terms, F phases, c = J + 4 parts of a
 price: planes, and what fills a level; E ways to place a table.
@@ -21,22 +21,22 @@ from recsmith.bounds.linear_bounds import cheapest_options, least_opening
 from recsmith.costs.protocol import Evaluator, RisesBeside
 from recsmith.elementary import exp, matmul
 
-STEPS = (6, 8)  # into how many parts levels cut the terms on which shares rest most
-FILLS = 3  # ways to fill a level that every table has
+STEPS = (6, 8)  # into how many parts levels cut the two terms on which shares depend most
+FILLS = 3  # measures of how much a piece fills a level, common to all tables
 LEVELS = STEPS[0] * STEPS[1]
-PAID = (0.3, 0.8)  # parts of a launch that pieces pay for: of little, and of much work beside it
-TURNS = 40  # of the play
-SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which parts must differ to count, and how much less at the end
-FINER = 5.0  # the same of fills, of which there is a launch at most
-LEAST_HEIGHT = -500.0  # below it a share would be 0
-STEP = 0.3  # of the way to its answer that a mix goes in a turn
-MOST_PRICES = 400_000  # pieces times levels: trade-off between the bound and the time that it takes
+PAID = (0.3, 0.8)  # shares of a launch that pieces pay for: for little, and for much other work
+TURNS = 40  # turns of the play
+SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which parts must differ to matter; how much less at the end
+FINER = 5.0  # the same factor for fills, which add up to one launch at most
+LEAST_HEIGHT = -500.0  # below this height a share would be 0
+STEP = 0.3  # how far a mix moves towards its answer in a turn
+MOST_PRICES = 400_000  # most prices, pieces times levels: trade-off between the bound and the time that it takes
 LEAST_S = 1e-12  # seconds; less than any table costs
 TINY = float(np.finfo(float).tiny)
 
 
 class LocalTerms(Protocol):
-    """What is read of LocalPieces (phase_prices.py)."""
+    """The attributes of LocalPieces (phase_prices.py) that are read."""
 
     terms: Floats
     group: Ints
@@ -52,7 +52,7 @@ class LocalTerms(Protocol):
 
 @dataclass(frozen=True)
 class SpreadTables:
-    """Options that span the world: the table of each (o,), and its seconds over all ranks, infinite where closed."""
+    """Options that span the world: the table of each (o,), and its seconds over all ranks, infinite if it is closed."""
 
     table: Ints
     seconds: Floats
@@ -60,26 +60,26 @@ class SpreadTables:
 
 @dataclass(frozen=True)
 class LevelShares:
-    """Shares of what prices are mixed of, at each level of each group: planes (G, L, J), fills (G, L, 3 + C).
+    """Shares of the parts that make up prices, at each level of each group: planes (G, L, J), fills (G, L, 3 + C).
 
-    fills: ways in which pieces fill a level: by seconds, by the terms that tell levels apart, and by each table.
+    fills: measures of how much pieces fill a level: by seconds, by the terms that define levels, and by each table.
     """
 
     planes: Floats
     fills: Floats
 
     def towards(self, other: "LevelShares", step: float) -> "LevelShares":
-        """So great a step of the way to others."""
+        """These shares moved by a step, a fraction of the way, towards others."""
         return LevelShares(
             self.planes + (other.planes - self.planes) * step, self.fills + (other.fills - self.fills) * step
         )
 
 
 class FillLevels:
-    """Prices of pieces by levels, which pay for parts of a launch. shares: of each such part, once there are prices."""
+    """Prices of pieces by levels, which pay for parts of a launch. shares: one set per part in PAID, once priced."""
 
     def __init__(self, evaluator: Evaluator, most: float, pieces: LocalTerms, copies: Ints) -> None:
-        """most: seconds that pieces of no rank exceed in the first phase. copies (C,): how many are like each table."""
+        """most: seconds that the pieces of no rank exceed in the first phase. copies (C,): number of equal tables."""
         assert isinstance(evaluator, RisesBeside)
         self.launch, self.pieces, self.copies = least_opening(evaluator), pieces, copies
         slopes = np.stack([plane.slopes[0] for plane in evaluator.planes])  # (J, k)
@@ -97,16 +97,17 @@ class FillLevels:
         self.of_group = [(group, np.flatnonzero(pieces.group == group)) for group in np.unique(pieces.group).tolist()]
 
     def seconds(self, spread: SpreadTables) -> Floats:
-        """Seconds (N, PAID) of pieces in the first phase, beyond what their groups open with; 0 where a piece fits not.
+        """Seconds (N, PAID) of pieces in the first phase, beyond their groups' opening; 0 if a piece does not fit.
 
-        A group opens with a launch less those parts of it. spread: what tables cost that span the world.
+        A group's opening is then a launch minus the part that pieces pay. spread: the cost of tables that span the
+        world.
         """
         self.shares = [self._played(spread, paid) for paid in PAID]
         found = [self._priced(shares, paid).min(axis=1) for shares, paid in zip(self.shares, PAID, strict=True)]
         return np.where(self.pieces.fits[:, None], np.stack(found, axis=1), 0.0)
 
     def _priced(self, shares: LevelShares, paid: float) -> Floats:
-        """Prices (N, L); infinite where a piece exceeds a level."""
+        """Prices (N, L); infinite if a piece exceeds a level."""
         price = np.empty(self.open.shape)
         both = np.concatenate([shares.planes, paid * shares.fills[:, :, :FILLS]], axis=2)
         of_table = paid * self.launch * shares.fills[:, :, FILLS:] / self.copies
@@ -117,9 +118,9 @@ class FillLevels:
         return price
 
     def _played(self, spread: SpreadTables, paid: float) -> LevelShares:
-        """The best shares of a play: tables answer prices by their cheapest ways and levels, and shares answer these.
+        """The best shares of a play: tables answer prices by their cheapest placement and level, shares answer tables.
 
-        Of splits of columns it sees those into two pieces, and into more that are equally wide but for a step.
+        Of splits of columns it considers those into two pieces, and into more of equal width up to one step.
         """
         pieces, copies, rows = self.pieces, self.copies, np.arange(len(self.pieces.table))
         piece, times, table = self._ways()
@@ -148,13 +149,13 @@ class FillLevels:
         return found
 
     def _shares(self, total: float) -> LevelShares:
-        """Equal shares that add up to so much."""
+        """Equal shares that add up to this total."""
         shares = LevelShares(np.zeros((*self.cells, self.planes)), np.zeros((*self.cells, FILLS + len(self.copies))))
         shares.planes[:], shares.fills[:, :, :FILLS] = total / self.planes, total / FILLS
         return shares
 
     def _answer(self, piece: Ints, ranks: Floats, level: Ints) -> LevelShares:
-        """What shares of one would make of the pieces that tables choose, on so many ranks, each at its level (N,)."""
+        """How much each share gets from the pieces that tables choose, on this many ranks, each at its level (N,)."""
         piece, ranks = piece[ranks > 0], ranks[ranks > 0]
         where = self.pieces.group[piece], level[piece]
         found = self._shares(0.0)
@@ -167,13 +168,13 @@ class FillLevels:
         return found
 
     def _ways(self) -> tuple[Ints, Floats, Ints]:
-        """Ways to place tables: two pieces and how many ranks these take in all (E, 2), and the table (E,)."""
+        """Ways to place tables: two pieces, the number of ranks of all such pieces (E, 2), and the table (E,)."""
         pieces = self.pieces
         piece, count = [pieces.whole], [pieces.count]
         for family in pieces.families:
             steps = np.int64(family.shape[1])
             parts, first = np.arange(1, steps + 1, dtype=np.int64), np.arange(1, (steps + 1) // 2, dtype=np.int64)
-            narrow, wider = np.divmod(steps, parts)  # as wide as one another, but for a step
+            narrow, wider = np.divmod(steps, parts)  # of equal width up to one step
             both = np.append(narrow, first), np.append(np.minimum(narrow + 1, steps), steps - first)
             times = np.append(parts - wider, first**0), np.append(wider, first**0)
             piece.append(family[:, np.stack(both, axis=1) - 1].reshape(-1, 2))
@@ -183,7 +184,7 @@ class FillLevels:
 
 
 def _levels(steps: list[tuple[int, Floats]], terms: int) -> tuple[Floats, Floats, list[int]]:
-    """Of each level the terms that a group holds at least and at most (L, k), and those that tell levels apart."""
+    """For each level the least and most terms of a group (L, k), and the indices of the terms that define levels."""
     ends = [list(zip([0.0, *edges], [*edges, np.inf], strict=True)) for _, edges in steps]
     chosen: Floats = np.array(list(product(*ends)))  # (L, terms of steps, 2)
     rises = [term for term, _ in steps]
@@ -193,7 +194,7 @@ def _levels(steps: list[tuple[int, Floats]], terms: int) -> tuple[Floats, Floats
 
 
 def _softened(mean: Floats, sharp: float) -> Floats:
-    """Shares (..., c) that add up to 1, more of what is highest."""
+    """Shares (..., c) that add up to 1, larger for the highest values."""
     height = (mean - mean.max(axis=-1, keepdims=True)) * sharp
     share = exp(np.maximum(height, LEAST_HEIGHT))
     return share / share.sum(axis=-1, keepdims=True)

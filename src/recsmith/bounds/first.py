@@ -1,6 +1,7 @@
-"""The first lower bound of a problem: seconds that no plan of its space can undercut, found in a few hundredths of one.
+"""The first lower bound of a problem: seconds that no plan of its space can undercut, found in some hundredths of one.
 
-It holds for problems of any size (group_branching.py). Large ones have no other; tightening.py raises that of others.
+It holds for problems of any size (group_branching.py). Large problems have no other bound; tightening.py raises it for
+all others.
 
 Legend: T tables, G fusion groups.
 """
@@ -21,11 +22,11 @@ from recsmith.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """What is known of a problem before any search: its bound, and under which limits good plans are to be sought.
+    """What is known of a problem before any search: its bound, and the limits under which good plans should be sought.
 
-    linear: the linear bound of the cost that it rests on; None where the cost model gives none.
+    linear: the linear bound of the cost that the bound rests on; None if the cost model gives none.
     promising: limits, the most promising first; the last of them allows every option.
-    selections: fusion group of each table (T,) in the parts of the space whose bound is lowest, the lowest first.
+    selections: fusion group of each table (T,) in the parts of the space with the lowest bounds, the lowest first.
     """
 
     bound: Bound
@@ -35,18 +36,18 @@ class LowerBound:
 
 
 def always() -> bool:
-    """Yes: whether to go on, where nothing limits the time."""
+    """Always true: whether to continue, if nothing limits the time."""
     return True
 
 
 def first_bound(evaluator: Evaluator) -> LowerBound:
-    """The lower bound before it is tightened, in a few hundredths of a second; large problems have no other."""
+    """The lower bound before it is tightened, in some hundredths of a second; large problems have no other."""
     return best_first(evaluator).known
 
 
 @dataclass(frozen=True, slots=True)
 class FirstBound:
-    """The best of the bounds of a model and of its lifted versions: that of `model`, which adds `lifts` seconds."""
+    """The best bound over a model and its lifted versions: the one of `model`, which adds `lifts` seconds."""
 
     known: LowerBound
     model: Evaluator
@@ -54,12 +55,12 @@ class FirstBound:
 
 
 def best_first(evaluator: Evaluator) -> FirstBound:
-    """The first bound, and the model that it is of; worked out once for each evaluator."""
+    """The first bound, and the model that gives it; computed once for each evaluator."""
     return kept_for(evaluator, "first bound", lambda: _best_of_lifts(evaluator))
 
 
 def _best_of_lifts(evaluator: Evaluator) -> FirstBound:
-    """The best bound of the model as it is and of its lifted versions; no bound is tightened yet."""
+    """The best bound over the model itself and its lifted versions; no bound is tightened yet."""
     best, model, lifts = _bound_of_planes(evaluator), evaluator, 0.0
     value = best.bound.value_s
     for lift, lifted in evaluator.lifted if value is not None else ():
@@ -74,7 +75,7 @@ def _best_of_lifts(evaluator: Evaluator) -> FirstBound:
 
 
 def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
-    """The bound that rests on the planes of a model as they are, and its limits but the last; not yet tightened."""
+    """The bound from the planes of a model, not yet tightened, and its promising limits except the last."""
     problem = evaluator.problem
     if not evaluator.planes:
         none = Bound(value_s=None, kind="none: the cost model is not convex", space=describe_space(problem))
@@ -93,7 +94,7 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
 
 
 def describe_space(problem: Problem) -> str:
-    """The space that a bound holds for, as a sentence."""
+    """The space for which a bound holds, as a sentence."""
     exact = "; keep_exact" if problem.constraints.keep_exact else ""
     given = problem.constraints
     lists = (

@@ -1,16 +1,16 @@
-"""Fusion groups: what those in use cost at least, and those that a best plan can do without.
+"""Fusion groups: the least cost of those in use, and those that a best plan can do without.
 
 Every rank pays the latencies of each group in use, and the opening (the launches) of each group that spans the world.
 If a plan uses any other group, some rank pays one more opening; a single device pays that of each group in use.
 
 Group A dominates group B if whatever may be placed in B can be placed in A, on the same ranks, with no more of any work
 term and of memory, and if A's collectives cost every rank no more. Merging B into A then makes no rank slower: a convex
-head that does not fall costs one group of two sets of pieces at most what it costs two groups.
+nondecreasing head costs one group of two sets of pieces at most as much as two groups.
 
-Bounds ask it of sharding types (`groups_dominated_by_type`): they compare whole tables of a few pairs of types, which
-is quick for problems of any size. The solver (planners/solver) asks it of all shares of all layouts that are left in
-its model: it finds more groups, and is affordable for small problems only. Both compare with a tolerance for rounding
-of their own, so that neither changes with the other.
+Bounds apply this to sharding types (`groups_dominated_by_type`): they compare whole tables of a few pairs of types,
+which is quick for problems of any size. The solver (planners/solver) applies it to all shares of all layouts that are
+left in its model. That finds more groups, but is affordable for small problems only. Each comparison has its own
+tolerance for rounding, so that neither changes with the other.
 
 Legend: G fusion groups, k work terms.
 """
@@ -31,7 +31,7 @@ REPLACEMENTS = (
 
 
 def demands_no_more(theirs: Floats, mine: Floats, rounding: float) -> Bools:
-    """Whether (...) some demands (..., k) exceed others (..., k) in no respect, up to a relative rounding."""
+    """Whether (...) some demands (..., k) are nowhere above others (..., k), up to a relative rounding error."""
     return np.asarray((theirs <= mine * (1 + rounding)).all(axis=-1))
 
 
@@ -41,16 +41,16 @@ def shared_no_more(evaluator: Evaluator, others: Ints | int, groups: Ints | int)
 
 
 def groups_dominated_by_type(evaluator: Evaluator) -> Bools:
-    """Groups (G,) of a sharding type that another type can replace at no higher cost, by comparing whole tables.
+    """Groups (G,) of a sharding type that another type can replace at no higher cost, found by comparing whole tables.
 
     On one host row_wise replaces table_row_wise; column_wise, which may leave a table whole, replaces table_wise. On
-    one device more types hold the same. The solver's relation compares every share of every table, and finds more.
+    one device more types are equivalent. The solver's relation compares every share of every table, and finds more.
     """
     return np.isin(np.arange(evaluator.groups), list(replacements_by_type(evaluator)))
 
 
 def replacements_by_type(evaluator: Evaluator) -> dict[int, int]:
-    """The groups that another can replace, and which; found once for each evaluator."""
+    """The groups that another group can replace, each with that group; found once for each evaluator."""
     return kept_for(evaluator, "replacements", lambda: _replacements(evaluator))
 
 
@@ -75,7 +75,7 @@ def _replacements(evaluator: Evaluator) -> dict[int, int]:
 
 
 def _replaced_by(evaluator: Evaluator, modes: Ints, others: Ints) -> bool:
-    """Whether whole tables cost no more in the other modes, take the same memory, and may be split as well."""
+    """Whether whole tables cost no more in the other modes, take the same memory, and may be split as freely."""
     problem, table = evaluator.problem, evaluator.problem.modes.table[modes]
     dim = problem.demand.dim[table]
     same_bytes = all(
@@ -94,7 +94,7 @@ class GroupCosts:
     """Seconds that a set of fusion groups costs, whatever they hold.
 
     worldwide (G,): groups whose pieces span the world. everywhere (G,): groups that every rank opens if any does: the
-    same, and on a single device all. fixed (G,): seconds that each group in use costs every rank.
+    worldwide groups, and on a single device all. fixed (G,): seconds that each group in use costs every rank.
     """
 
     def __init__(self, evaluator: Evaluator, opening: float) -> None:
@@ -109,12 +109,12 @@ class GroupCosts:
     def certain(self, paid: Bools) -> float:
         """Seconds that these groups (G,) cost the slowest rank at least, before any piece."""
         key = paid.tobytes()
-        if key not in self._certain:  # searches ask for few sets, thousands of times
+        if key not in self._certain:  # searches look up few sets thousands of times
             self._certain[key] = float(self.fixed[paid].sum()) + (self.opening if self._any_local(paid) else 0.0)
         return self._certain[key]
 
     def added(self, paid: Bools) -> Floats:
-        """Seconds (G,) that each group would add to `certain`, beside those that are paid."""
+        """Seconds (G,) that each group would add to `certain`, given the groups that are already paid."""
         return self.fixed + np.where(self.everywhere | self._any_local(paid), 0.0, self.opening)
 
     def _any_local(self, groups: Bools) -> bool:

@@ -1,7 +1,7 @@
 """Lower bounds: seconds that no plan of a problem's space can undercut, and limits under which good plans are sought.
 
-First comes a bound for problems of any size (first.py), then, for small ones, a tighter one (tightening.py). On request
-more work goes into it. docs/bounds.md proves all of them.
+The first bound is for problems of any size (first.py); small problems then get a tighter one (tightening.py). On
+request, more work is done. docs/bounds.md proves all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,33 +37,34 @@ from recsmith.plans import LONGER, Bound
 
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
 MANY_PROOF_WORK = 200_000_000_000  # the same beyond MANY_TABLES, where numbers take twice as long
-PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
-FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
-LISTED = 5  # a part of it where OR-Tools is there, which goes on with all fillings
-HOST_PROOF = 50_000_000_000  # the same where two hosts are told apart, for each way to begin: four seconds
-MOST_FILLED = 24  # tables of a problem for which that is done
-MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: about a minute; and between two looks at the clock
-CERTIFIED_FILLINGS = 1.5  # times the work of a search for a certificate: so much again for fillings
-CERTIFIED_HOSTS = 5  # and for two hosts told apart, at most
+PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two checks whether to continue
+FILLING_PROOF = 100_000_000_000  # numbers for fillings on request: half a minute
+LISTED = 5  # only this fraction of it with OR-Tools, which then continues with all fillings
+HOST_PROOF = 50_000_000_000  # numbers for distinguishing two hosts, for each of the two starts: four seconds
+MOST_FILLED = 24  # most tables of a problem for which all fillings are used
+MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # rounds of price search: about a minute; rounds between two checks
+CERTIFIED_FILLINGS = 1.5  # times the work of a search for a certificate, as additional work for fillings
+CERTIFIED_HOSTS = 5  # times that work, as additional work for distinguishing two hosts, at most
 
-OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
+OnBound = Callable[[float, float], None]  # called during a proof with the seconds of the best plan, and of the bound
 
 
 def lower_bound(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> LowerBound:
-    """The lower bound of an evaluator over its problem's space; worked out once for each evaluator.
+    """The lower bound of an evaluator over its problem's space; computed once for each evaluator.
 
-    keep_on: asked now and then by the first call whether to look for a tighter bound, or on.
+    keep_on: asked now and then by the first call whether to look for a tighter bound, or to continue.
 
-    Its value is None where the cost model gives no bound, and where no plan exists.
+    Its value is None if the cost model gives no bound, or if no plan exists.
 
-    Where the model can be lifted (`Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model
-    itself by B - G * L: a lift adds at most L to each rank for each of the G groups. The best of all lifts counts.
+    If the model can be lifted (`Evaluator.lifted`), a bound B of the model lifted by L seconds bounds the model itself
+    by B - G * L: a lift adds at most L to each rank for each of the G groups. The best bound over all lifts is
+    returned.
     """
     return kept_for(evaluator, "lower bound", lambda: _tightest(evaluator, keep_on))
 
 
 def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
-    """The first bound, and for small problems what more work makes of it."""
+    """The first bound, raised by more work for small problems."""
     first = best_first(evaluator)
     known, value = first.known, first.known.bound.value_s
     if value is None or not may_gain(evaluator) or not keep_on():
@@ -80,10 +81,10 @@ def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
 def prove(
     evaluator: Evaluator, total_s: float, keep_on: Callable[[], bool] = always, on_bound: OnBound | None = None
 ) -> Bound:
-    """A bound that more work has gone into, of a problem for which a plan with `total_s` seconds is known.
+    """A bound with more work behind it, for a problem for which a plan with `total_s` seconds is known.
 
-    keep_on: asked now and then whether to go on. on_bound(total_s, bound in seconds): told now and then. Takes about a
-    minute where the gap stays open. All that `certified_search` goes through takes part, each with more work.
+    keep_on: asked now and then whether to continue. on_bound(total_s, bound in seconds): called now and then. Takes
+    about a minute if the gap stays open. All searches of `certified_search` take part, each with more work.
     """
     known = lower_bound(evaluator).bound
     if known.value_s is None or known.value_s >= total_s:
@@ -120,7 +121,7 @@ def _by_hosts(
     evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], enough: float,
     keep_on: Callable[[], bool],
 ) -> Iterator[float]:  # fmt: skip
-    """The bound with two hosts told apart, again and again, from where the best search ends: in both ways to begin."""
+    """The bound with two hosts distinguished, again and again, from the best search's last state: in both starts."""
     plain = highest_plain(searches)
     for joined in (True, False):
         hosts = host_branching(evaluator, plain, joined=joined) if plain else None
@@ -134,7 +135,7 @@ def _by_hosts(
 def _by_grid(
     evaluator: Evaluator, search: PhaseBranching | FillingBranching, total_s: float, keep_on: Callable[[], bool]
 ) -> Iterator[float]:
-    """The bound by all fillings of a rank, again and again, from where a search ends; none without OR-Tools."""
+    """The bound by all fillings of a rank, again and again, from a search's last state; none without OR-Tools."""
     tables, prices = len(evaluator.problem.tables), search.prices
     if tables > MOST_FILLED or not prices.suits_fillings() or not has_solver():
         return
@@ -151,8 +152,9 @@ def certified_search(
 ) -> PhaseBranching | FillingBranching | HeavyTableBound | HostBranching:  # fmt: skip
     """The search that ends with the highest bound, for certificates: its parts and their multipliers.
 
-    total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on. below:
-    `printed_reach`, for a search that ends where that of the printed bound did; two hosts are told apart only then.
+    total_s: seconds of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to
+    continue. below: `printed_reach`, for a search with the same limit as the printed bound's; only then are two hosts
+    distinguished.
     """
     first = first_bound(evaluator)
     price = max((each.price for each in first.promising), default=0.0)
@@ -175,10 +177,10 @@ def certified_search(
 
 
 def printed_reach(evaluator: Evaluator, total_s: float) -> float | None:
-    """Seconds up to which the search of the printed bound looked, so that a certificate proves as much; None of others.
+    """The limit in seconds of the printed bound's search, so that a certificate proves as much; None if it had none.
 
-    How the first ranges are cut decides much. (A search that looks no further than the known plan of `total_s` seconds
-    ends elsewhere, often lower, and it alone can close a gap.)
+    How the first ranges are cut matters much. (A search whose limit is the known plan of `total_s` seconds ends
+    elsewhere, often lower, but only such a search can close a gap.)
     """
     value = first_bound(evaluator).bound.value_s
     if value is None or not may_gain(evaluator) or heaviest_table(evaluator) is not None:

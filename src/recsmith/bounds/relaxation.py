@@ -1,8 +1,8 @@
-"""The relaxation that bounds and planners rest on: each table alone selects its cheapest option.
+"""The relaxation behind bounds and planners: each table by itself selects its cheapest option.
 
-For a limit z on what one piece may cost and a price on memory, every table selects the option of least
+For a limit z on the cost of one piece and a price on memory, every table selects the option of least
 seconds + price * bytes, summed over the ranks it covers, among options whose pieces cost at most z and fit a device.
-What other tables do does not matter. Where a cost model is not additive, a linear bound below it takes its place.
+What other tables select does not matter. If a cost model is not additive, a linear lower bound takes its place.
 
 Legend: T tables, O options, P pieces, G fusion groups.
 """
@@ -29,9 +29,9 @@ from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
 from recsmith.sharding.memory import Bytes
 
-PRICE_HALVINGS = 24  # of the interval of the price of memory: from a factor of 4 down to a relative 2e-7
-DEAREST = 1e6  # seconds per byte: so much that only bytes count
-LEAST_SECONDS = 1e-12  # seconds; what the first price on memory is taken from where tables cost nothing
+PRICE_HALVINGS = 24  # halvings of the interval of the price of memory: from a factor of 4 down to a relative 2e-7
+DEAREST = 1e6  # seconds per byte: so high that only bytes matter
+LEAST_SECONDS = 1e-12  # seconds; the first price on memory is computed from this if tables cost nothing
 UNLIMITED = SelectionLimits()
 
 
@@ -53,7 +53,7 @@ class Weighed(Protocol):
 class Choice:
     """The option that each table selects (T,), and its seconds and bytes over all covered ranks.
 
-    A table that has no option left has option -1, infinite seconds and 0 bytes.
+    A table without any option left has option -1, infinite seconds and 0 bytes.
     """
 
     option: Ints
@@ -62,15 +62,15 @@ class Choice:
 
 
 class Relaxation:
-    """Prices of all pieces (P,) and options (O,) of a problem; `choose` may be asked many times.
+    """Prices of all pieces (P,) and options (O,) of a problem; `choose` may be called many times.
 
     Seconds and bytes of a piece are on each rank that it covers, those of an option over all ranks.
     """
 
     def __init__(self, evaluator: Evaluator, *, linear: LinearBound | None = None, barred: bool = False) -> None:
-        """linear: what takes the place of the cost model; the mean of the evaluator's planes by default.
+        """linear: the linear bound in place of the cost model; by default the mean of the evaluator's planes.
 
-        barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
+        barred: whether to include options that are legal alone but not with others: for bounds, not for searches.
         """
         problem = self.problem = evaluator.problem
         self.evaluator = evaluator
@@ -89,8 +89,8 @@ class Relaxation:
         self._price(linear or mean_linear_bound(evaluator))
 
     def _price(self, linear: LinearBound) -> None:
-        """Seconds of pieces and options by a linear bound."""
-        self._compiled: CompiledOptions | None = None  # of these prices and options, once it is asked
+        """Set the seconds of pieces and options by a linear bound."""
+        self._compiled: CompiledOptions | None = None  # for these prices and options, made when it is first needed
         self.linear, options, modes = linear, self.problem.options, self.problem.modes
         self.piece_seconds, self.piece_alone = self.piece_work.seconds(linear)
         self.option_seconds = modes.coverage[options.mode] * (self.piece_seconds[options.piece] * options.count).sum(
@@ -101,25 +101,25 @@ class Relaxation:
         self.option_largest = np.where(options.piece != NO_PIECE, self.piece_alone[options.piece], 0.0).max(axis=1)
 
     def repriced(self, linear: LinearBound) -> "Relaxation":
-        """The same pieces and options with the prices of another linear bound, in much less time than anew."""
+        """The same pieces and options with the prices of another linear bound, much faster than a new relaxation."""
         other = copy(self)
         other._price(linear)
         return other
 
     def reopened(self, barred: Bools) -> "Relaxation":
-        """The same prices, where these options (O,) may not be selected, instead of those that the problem bars."""
+        """The same prices, with these options (O,) barred instead of those that the problem bars."""
         other = copy(self)
         other.option_fits, other._compiled = self.option_room & ~barred, None
         return other
 
     def within(self, groups: Bools) -> "Relaxation":
-        """The same prices, where only options of these fusion groups (G,) may be selected."""
+        """The same prices, with only options of these fusion groups (G,) allowed."""
         other = copy(self)
         other.option_fits, other._compiled = self.option_fits & groups[self.option_group], None
         return other
 
     def choose(self, limits: SelectionLimits = UNLIMITED) -> Choice:
-        """The cheapest option of each table within some limits; of equally cheap ones the first."""
+        """The cheapest option of each table within some limits; the first one of equally cheap options."""
         if can_choose():
             return self._choose_compiled(limits)
         worldwide, limit, value = self.option_worldwide, limits.limit, self.option_seconds
@@ -142,7 +142,7 @@ class Relaxation:
         )
 
     def _choose_compiled(self, limits: SelectionLimits) -> Choice:
-        """The same, by compiled code."""
+        """Like `choose`, by compiled code."""
         if self._compiled is None:
             self._compiled = CompiledOptions(
                 self.option_seconds, self.option_bytes, self.option_largest, self.option_heaviest,
@@ -170,17 +170,17 @@ def fitting_price(at: Callable[[float], Weighed], room: float) -> float:
 
 
 def covered_bytes(problem: Problem, modes: Ints, head: Bytes, tail: Bytes) -> Floats:
-    """Device bytes (N,) of pieces over all ranks that they cover. head, tail: on each rank but the last, and on it."""
+    """Device bytes (N,) of pieces over all covered ranks. head, tail: on each rank but the last, and on the last."""
     others = problem.modes.coverage[modes] - 1
     return (others * head.device + tail.device).astype(np.float64)
 
 
 def shared_relaxation(evaluator: Evaluator, linear: LinearBound | None = None, *, barred: bool = False) -> Relaxation:
-    """Relaxation(evaluator, linear=linear, barred=barred), built at the first call; not to be changed by its users.
+    """Relaxation(evaluator, linear=linear, barred=barred), built at the first call; users must not change it.
 
     A linear bound is recognised by identity, not by value.
     """
     relaxation = kept_for(evaluator, "relaxation", lambda: Relaxation(evaluator))
-    if linear is not None:  # its relaxation keeps it alive, and so its id
+    if linear is not None:  # its relaxation keeps the bound alive, and so its id
         relaxation = kept_for(evaluator, ("relaxation", id(linear)), lambda: relaxation.repriced(linear))
     return relaxation.reopened(np.zeros_like(evaluator.problem.options.barred)) if barred else relaxation

@@ -1,8 +1,8 @@
-"""Searches that raise the first bound of a problem that is small enough, each for its part of the work.
+"""Searches that raise the first bound of a problem that is small enough, each with its share of the work.
 
-Where one table weighs much, every way to spread its columns (column_spreads.py); else the seconds of the slowest rank
-in each phase (phase_branching.py), and from there what one rank can hold (filling_branching.py), and what two hosts
-have of their own (host_branching.py). docs/bounds.md proves them.
+If one table is very costly, all spreads of its columns are searched (column_spreads.py). Otherwise the search is over
+the seconds of the slowest rank in each phase (phase_branching.py), followed by what one rank can hold
+(filling_branching.py), and by the load of each of two hosts (host_branching.py). docs/bounds.md proves them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,26 +35,25 @@ from recsmith.bounds.work import (
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import Problem
 
-REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
-NEAR_REACH = 1.2  # the same where prices by levels spread a launch over what a rank holds in that time
-MANY_REACH = 1.1  # the same where tables are many: gaps are small, and there is no work for the ranges of larger ones
-FAR_REACH = 1.3  # the same where devices are many, too, and with them the work: gaps are wide
-TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
-# last quarter where there are three
-WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
-HOST_TRIAL, HOST_GAIN = 1 / 6, 2e-4  # a sixth of it shows whether it pays: whether the bound has risen so
-MOST_SELECTIONS = 3  # of what tables select in the lowest nodes, for searches to begin with
-HEAVY = 1.1  # times the first bound: where the search over spreads of a heavy table reaches it, others lag behind
-HEAVY_TRIALS = ((1 / 6, 1.0), (1 / 3, HEAVY))  # shares of its work, and times the first bound that it reaches by then
+REACH = 1.5  # times the first bound: the second bound's limit; a gap above 50 % stays as it is
+NEAR_REACH = 1.2  # the same if prices by levels spread a launch over what a rank holds in that time
+MANY_REACH = 1.1  # the same if tables are many: gaps are small, and there is no work for the ranges of larger ones
+FAR_REACH = 1.3  # the same if devices are many, too, and with them the work: gaps are wide
+TRIAL = 3  # each of two searches gets a third of the work, each of three a quarter; then the most promising the rest
+WORK_AT_ONCE = 200_000_000  # numbers between two checks whether to continue: a fiftieth of a second
+HOST_TRIAL, HOST_GAIN = 1 / 6, 2e-4  # share of the work by which the bound must have risen: by this share of it
+MOST_SELECTIONS = 3  # selections of tables in the lowest nodes that searches may begin with
+HEAVY = 1.1  # times the first bound: if the search over a heavy table's spreads reaches it, it is ahead of others
+HEAVY_TRIALS = ((1 / 6, 1.0), (1 / 3, HEAVY))  # shares of its work, and times the first bound that it must have reached
 
 
 def tightened(
     evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool], shares: int = 1,
     linear: LinearBound | None = None,
 ) -> tuple[float, tuple[Ints, ...]]:  # fmt: skip
-    """The bound after branching over the seconds of the phases, where the problem is small enough for it.
+    """The bound after branching over the seconds of the phases, if the problem is small enough for it.
 
-    With what tables select in its lowest nodes. shares: among how many such bounds the work is shared.
+    Also returns what tables select in its lowest nodes. shares: among how many such bounds the work is divided.
     """
     selections: tuple[Ints, ...] = ()
     problem, mixes, reached = evaluator.problem, mixes_of(evaluator, linear), True
@@ -74,7 +73,7 @@ def tightened(
         work -= sum(each.work for each in searches)
         if has_selections(problem):
             selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
-        reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first
+        reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may be far above the first
         if not reached and not many:
             filling = filled(evaluator, searches, filling_work(problem) // shares, enough, keep_on)
             hosts = told_apart(evaluator, searches, host_work(problem) // shares, enough, keep_on)
@@ -83,16 +82,16 @@ def tightened(
 
 
 def reach_of(problem: Problem) -> float:
-    """Times the bound: up to which step time the search over the seconds of the phases looks at first."""
+    """Times the bound: the first limit on step times in the search over the seconds of the phases."""
     if not has_many_tables(problem):
         return REACH
     return FAR_REACH if times_many_devices(problem) > 1 else MANY_REACH
 
 
 def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> HeavyTableBound | None:
-    """The bound by every way to spread the columns of the heaviest table; worked out once for each evaluator.
+    """The bound by every spread of the columns of the heaviest table; computed once for each evaluator.
 
-    None where there is no such table, where that is too much work, or raises the first bound by little.
+    None if there is no such table, or if the search takes too much work or hardly raises the first bound.
     """
 
     def solved() -> HeavyTableBound | None:
@@ -116,7 +115,7 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
 
 
 def heavy_search(evaluator: Evaluator, below: float, mix: Floats | None) -> list[HeavyTableBound]:
-    """That search from its beginning, among plans that take fewer seconds than `below`; none where it has no table."""
+    """A new search over the heaviest table's spreads, for plans of less than `below` seconds; [] if there is none."""
     heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), below, mix)
     return [] if heavy is None else [heavy]
 
@@ -124,7 +123,7 @@ def heavy_search(evaluator: Evaluator, below: float, mix: Floats | None) -> list
 def solve(
     search: HeavyTableBound | FillingBranching | HostBranching, work: int, enough: float, keep_on: Callable[[], bool]
 ) -> None:
-    """Have a bound rise until it is high enough, or so many numbers have been worked on."""
+    """Raise a bound until it is high enough, or this many numbers have been worked on."""
     while search.work < work and not search.done and search.bound < enough and keep_on():
         search.solve(min(work, search.work + affordable(WORK_AT_ONCE)), enough)
 
@@ -133,10 +132,10 @@ def raised(
     searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float, keep_on: Callable[[], bool],
     at_once: int,
 ) -> Iterator[float]:  # fmt: skip
-    """The highest bound of some searches, again and again: each has a part of the work, and one of them then the rest.
+    """Yield the highest bound of some searches again and again: each gets a part of the work, then the best the rest.
 
-    It is the one that would be highest, did each rise once more as in the second half of its part. They work on so many
-    numbers in all, `at_once` of them at a time, until a bound is high enough.
+    The best one is that which would be highest if each rose once more as in the second half of its part. Together they
+    work on `work` numbers, `at_once` of them at a time, until a bound is high enough.
     """
 
     def worked(search: PhaseBranching | HeavyTableBound, limit: int) -> Iterator[float]:
@@ -156,10 +155,10 @@ def raised(
 
 
 def mixes_of(evaluator: Evaluator, linear: LinearBound | None) -> list[Floats | None]:
-    """Mixes of planes, each for one search, which tries it in every node.
+    """Mixes of planes, each for one search, which tries its mix in every node.
 
-    The best mix of all leads most nodes up at once, and some to an end below that of a search without it: then the
-    latter's bound is higher, by 1 % for dlrm-v2 on 8 ranks.
+    The best mix raises most nodes at once, but some to an end below that of a search without it: then the latter's
+    bound is higher, by 1 % for dlrm-v2 on 8 ranks.
     """
     if bent_planes(evaluator).bent or len(evaluator.planes) < 2:
         return [None]
@@ -167,13 +166,13 @@ def mixes_of(evaluator: Evaluator, linear: LinearBound | None) -> list[Floats | 
 
 
 def quick_search(evaluator: Evaluator, below: float, price: float, mix: Floats | None) -> PhaseBranching:
-    """A search with dual feasible functions only where it has a mix, and tables and devices are few."""
+    """A search that uses dual feasible functions only if it has a mix, and tables and devices are few."""
     few = different_tables(evaluator.problem) * evaluator.problem.cluster.world_size <= MOST_CELLS
     return phase_branching(evaluator, below, price, mix, dual=few and mix is not None)
 
 
 def levelled_search(evaluator: Evaluator, below: float, price: float) -> list[PhaseBranching]:
-    """A search that begins with prices by levels of how full groups are, where there are some."""
+    """A search that begins with prices by how full groups are, in levels, if the cost model has levels."""
     if not has_levels(evaluator) or is_large(evaluator.problem):
         return []
     dominated, first = groups_dominated_by_type(evaluator), first_bound(evaluator)
@@ -202,9 +201,9 @@ def filled(
     evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float,
     keep_on: Callable[[], bool],
 ) -> PhaseBranching | FillingBranching:  # fmt: skip
-    """The search with the highest bound: the best of some searches, or by fillings of a rank from there on.
+    """The search with the highest bound: the best of some searches, or one by fillings of a rank, begun from it.
 
-    Where there are two ways to begin, the first has half of the work, and the rest as well if it is ahead by then.
+    If there are two possible starts, the first gets half of the work, and the rest as well if it is then ahead.
     """
     best = _highest(searches)
     ahead: PhaseBranching | FillingBranching = best
@@ -221,10 +220,10 @@ def told_apart(
     evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float,
     keep_on: Callable[[], bool],
 ) -> PhaseBranching | HostBranching:  # fmt: skip
-    """The search with the highest bound: the best of some searches, or with two hosts told apart, if that soon is.
+    """The search with the highest bound: the best of some searches, or one that distinguishes two hosts, if it leads.
 
-    That begins with the open nodes of the best one without prices by levels, those that use the same groups as one; or,
-    if that gains nothing, with these nodes as they are, whose bounds joined ones may lie far below.
+    It begins with the open nodes of the best search without prices by levels, joining those that use the same groups;
+    or, if that gains nothing, with these nodes as they are, whose bounds may be far above those of joined nodes.
     """
     best, plain = _highest(searches), highest_plain(searches)
     ahead: PhaseBranching | HostBranching = best
@@ -241,7 +240,7 @@ def told_apart(
 
 
 def highest_plain(searches: Sequence[PhaseBranching | HeavyTableBound]) -> PhaseBranching | None:
-    """The search over the seconds of the phases that has the highest bound without prices by levels, if any."""
+    """The search over the seconds of the phases with the highest bound, among those without prices by levels."""
     plain = [each for each in searches if isinstance(each, PhaseBranching) and each.prices.suits_fillings()]
     return _highest(plain) if plain else None
 
