@@ -1,7 +1,7 @@
-"""The search of phase_branching.py, gone on with by what one rank can hold, for problems of few different tables.
+"""The search of phase_branching.py continued by what one rank can hold, for problems of few different tables.
 
 It begins with the open nodes of such a search. The lowest one is priced by fillings of a rank (rank_fillings.py), and
-split where these do not raise it. The least bound of all open nodes holds for every plan (docs/bounds.md).
+split if these do not raise it. The least bound of all open nodes holds for every plan (docs/bounds.md).
 
 Legend: G fusion groups, L large pieces.
 """
@@ -20,16 +20,16 @@ from recsmith.bounds.table_choices import has_few_choices
 from recsmith.costs.protocol import Evaluator
 
 FEW = 4  # different tables up to which a search begins anew: few nodes are enough, and the open ones are cut finely
-MOST_FILLINGS = 4_000  # of a node
-BEYOND = 1.01  # times the bound: a node that is higher is left until it is the lowest again
-FINE_FILLINGS = 40_000  # the same where it cannot be split any more
+MOST_FILLINGS = 4_000  # most fillings of a node
+BEYOND = 1.01  # times the bound: a node above that is left until it is the lowest again
+FINE_FILLINGS = 40_000  # most fillings of a node that cannot be split any more
 
 
 @dataclass(order=True, slots=True)
 class FilledNode:
-    """A node, and what it has had: the pieces (L,) of its fillings; groups (G,) in use, None before it was priced.
+    """A node and its state: the pieces (L,) of its fillings; groups (G,) in use, None before it was priced.
 
-    most: fillings that it was priced with. proof: of its value; None where that is by the multipliers of its node.
+    most: most fillings when it was priced. proof: of its value; None if that is by the multipliers of its node.
     """
 
     value: float
@@ -42,15 +42,15 @@ class FilledNode:
 
 
 class FillingBranching:
-    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough.
+    """The search; call `solve(work)` again to continue, until it is `done` or its bound is high enough.
 
     impossible: nodes without a plan.
     """
 
     def __init__(self, search: PhaseBranching, most_bytes: float, *, anew: bool) -> None:
-        """search: with whose open nodes it begins, or anew: with the node of all plans.
+        """search: whose open nodes it begins with. anew: begin with the node of all plans instead.
 
-        most_bytes: device memory of the rank that has most.
+        most_bytes: largest device memory of any rank.
         """
         self.prices, self.done = search.prices, False
         self.fillings = RankFillings(search.prices, most_bytes)
@@ -62,21 +62,21 @@ class FillingBranching:
 
     @property
     def bound(self) -> float:
-        """Seconds that no plan can undercut; infinite where none is below the seconds that matter."""
+        """Seconds that no plan can undercut; infinite if no plan is below the limit that matters."""
         return self.heap[0].value if self.heap else np.inf
 
     @property
     def work(self) -> int:
-        """Numbers worked on so far, about; the same on every machine."""
+        """Numbers worked on so far, approximately; the same on every machine."""
         return self.fillings.work
 
     @property
     def open_nodes(self) -> list[PhaseNode]:
-        """The nodes that hold all plans which matter, with what no plan of each undercuts."""
+        """The nodes that together hold all plans that matter, with the seconds that no plan of each undercuts."""
         return [replace(each.node, value=each.value) for each in self.heap]
 
     def solve(self, work: int, enough: float = np.inf) -> None:
-        """Go on until the bound reaches `enough`, `work` numbers have been worked on, or nothing is left to split."""
+        """Continue until the bound is `enough`, `work` numbers have been worked on, or nothing is left to split."""
         while self.heap and self.work < work and self.bound < enough and not self.done:
             lowest = self.heap[0]
             if lowest.groups is None:
@@ -107,7 +107,7 @@ class FillingBranching:
             self.impossible.append(lowest)
 
     def _split(self, node: PhaseNode, used: Bools) -> Pair | None:
-        """By the most expensive group of those used (G,) that is not paid for, else by the wider range, or a table."""
+        """Split by the costliest group in use (G,) that is not paid for, else by the wider range, or by a table."""
         costs = self.prices.costs
         cost: Floats = np.where(used & ~node.paid, costs.added(node.paid), 0.0)
         group = int(cost.argmax())
@@ -124,9 +124,9 @@ class FillingBranching:
 
 
 def filling_branchings(evaluator: Evaluator, search: PhaseBranching) -> Iterator[FillingBranching]:
-    """Such searches, each better for some problems: anew where different tables are few, and from open nodes.
+    """Searches by fillings, each better for some problems: anew if different tables are few, and from open nodes.
 
-    None where tables or their splits are too many, heads bend, or a single device holds everything.
+    Yields none if tables or their splits are too many, if heads bend, or on a single device.
     """
     prices, most_bytes = search.prices, float(evaluator.problem.capacity.max())
     if search.heap and prices.suits_fillings() and has_few_choices(prices):

@@ -1,10 +1,10 @@
 # pyright: basic
-"""Prices of shares by a linear programme: the best that the fillings and the ways found so far allow (needs OR-Tools).
+"""Prices of shares by a linear programme: the best that the known fillings and ways allow (needs OR-Tools).
 
 Every table costs at most what each of its known ways does, and no known filling of a rank is worth more than one rank;
-under these, the tables less all ranks shall cost as much as they can. What was left out is found by pricing
-(filling_grid.py), so this is column generation, seen from its dual. Prices stay near the best known ones, in a box:
-prices that are far away are seldom any better.
+under these limits, the cost of the tables minus that of all ranks is maximized. Missing ways and fillings are found by
+pricing (filling_grid.py), so this is column generation, seen from its dual. Prices stay in a box around the best known
+ones, because distant prices are seldom better.
 
 Legend: n shares, C different tables.
 """
@@ -17,14 +17,14 @@ from ortools.linear_solver import pywraplp
 from recsmith._types import Bools, Floats
 from recsmith.bounds.rank_shares import Items, RankShares, TableWay
 
-SCALE = 1e3  # seconds count in milliseconds: the solver's tolerances are absolute
+SCALE = 1e3  # seconds count in milliseconds, because the solver's tolerances are absolute
 
 
 class FillingPrices:
-    """The linear programme of plans that use some groups; what it knows grows, and what fits is told each time."""
+    """The linear programme of plans that use some groups; it learns ways and fillings, and which of them fit."""
 
     def __init__(self, shares: RankShares, world: int, usable: Bools) -> None:
-        """world: ranks. usable (n,): shares that such plans may have."""
+        """world: number of ranks. usable (n,): shares that such plans may have."""
         self.solver = solver = pywraplp.Solver.CreateSolver("GLOP")
         self.infinity = infinity = solver.infinity()
         self.price = {share: solver.NumVar(0, 0, "") for share in np.flatnonzero(usable).tolist()}
@@ -43,7 +43,7 @@ class FillingPrices:
             self.add_filling(((share, 1),))
 
     def add_way(self, way: TableWay) -> None:
-        """Take a way into account, unless it is known or has a share that is not usable."""
+        """Add a way, unless it is known or has a share that is not usable."""
         if way in self._known or not all(share in self.price for share, _ in way.shares):
             return
         self._known.add(way)
@@ -54,7 +54,7 @@ class FillingPrices:
         self._ways.append((row, way))
 
     def add_filling(self, filling: Items) -> None:
-        """Take a filling of a rank into account, unless it is known or has a share that is not usable."""
+        """Add a filling of a rank, unless it is known or has a share that is not usable."""
         if not filling or filling in self._known or not all(share in self.price for share, _ in filling):
             return
         self._known.add(filling)
@@ -65,7 +65,7 @@ class FillingPrices:
         self._fillings.append((row, filling))
 
     def fit(self, fits: Bools, fitting: Sequence[bool]) -> bool:
-        """Say which shares (n,) and `fillings` have time on a rank; False where a table is left without a way."""
+        """Set which shares (n,) and `fillings` have time on a rank; returns False if a table has no way left."""
         has_way = np.zeros(len(self.table), dtype=bool)
         for row, way in self._ways:
             open_ = all(fits[share] for share, _ in way.shares)
@@ -77,11 +77,11 @@ class FillingPrices:
 
     @property
     def fillings(self) -> list[Items]:
-        """All fillings that are known."""
+        """All known fillings."""
         return [filling for _, filling in self._fillings]
 
     def solve(self, low: Floats, high: Floats, fits: Bools) -> tuple[float, Floats] | None:
-        """(seconds that tables cost beyond all ranks at most, prices (n,)) in a box; None where the solver gives up."""
+        """(most seconds of tables beyond all ranks, prices (n,)) in a box; None if the solver fails."""
         for share, variable in self.price.items():
             variable.SetBounds(*((low[share] * SCALE, high[share] * SCALE) if fits[share] else (0.0, 0.0)))
         if self.solver.Solve() != pywraplp.Solver.OPTIMAL:

@@ -1,18 +1,18 @@
 """A bound for problems of any size, by branch and bound over the fusion groups that a plan uses.
 
-A node of the search says which groups a plan may use, which of them it uses for certain, and how many seconds pieces
-that span the world leave every rank. Its bound is the least step time with these groups plus what the groups that are
-certain cost. Each node is split by what its tables' cheapest options break most. The least bound of all open nodes
-holds for every plan, whenever the search stops (docs/bounds.md).
+A node of the search fixes which groups a plan may use, which of them it certainly uses, and how many seconds pieces
+that span the world leave every rank. Its bound is the least step time with these groups plus the cost of the certain
+groups. Each node is split by what its tables' cheapest options violate most. The least bound of all open nodes holds
+for every plan, whenever the search stops (docs/bounds.md).
 
 The least step time is the smallest solution of an inequality. Let z be the step time of any plan. Planes below the head
 make the model additive: each piece costs the seconds of its plane, each group that a rank holds costs its opening, each
-group in use costs every rank what is shared. What the groups U of a plan cost every rank is fixed; what is left of z
-holds the pieces. No piece costs more than that, and all pieces together cost at most W times that:
+group in use costs every rank its shared seconds. The cost of a plan's groups U on every rank is fixed; the rest of z
+holds the pieces. No piece costs more than that rest, and all pieces together cost at most W times that:
 
     sum over tables of (least total among options in U with pieces <= z - fixed that fit a device) <= W * (z - fixed),
 
-and with any price p >= 0 on device bytes, since all bytes together fit all devices,
+and with any price p >= 0 on device bytes, because all bytes together fit all devices,
 
     sum over tables of (least total + p * bytes)  -  p * (capacity of all devices)  <=  W * (z - fixed).
 
@@ -38,16 +38,16 @@ from recsmith.bounds.table_totals import Least, TableTotals
 from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import matmul
 
-MOST_NODES = 64  # that are solved, and fewer for large problems: trade-off between the bound and the time it takes
-OPTIONS_PRICED = 400_000  # nodes times options of a problem, at most (but one node always): 10 nodes at 40,000 options
-CLOSE = 1e-4  # of a node's bound; branching ends where a split can raise it by no more than this
-MOST_PROMISING = 12  # limits that searches are offered; each may become a draft of a plan
-TOLERANCE = 1e-6  # relative width at which a bisection ends; its lower end counts, so a bound loses no more than this
-MOST_HALVINGS = 60  # of a bisection; 20 to 32 reach TOLERANCE, unless it starts from next to nothing
-GROWTH = 4  # at most so many times as high as before a bisection looks next: needs may be infinite, or far too high
-SHORTEST_S = 1e-12  # seconds, below any kernel: takes the place of relative steps where they start from 0
-MOST_PRICES, BEYOND = 4, 1.001  # prices of tables short of room, each sought at so many times the limit before it
-TIE_PENALTY = 1e-3  # as a share of their seconds; prefers options that do not span the world where both cost the same
+MOST_NODES = 64  # nodes that are solved, fewer for large problems: trade-off between the bound and the time it takes
+OPTIONS_PRICED = 400_000  # most nodes times options of a problem (but always one node): 10 nodes at 40,000 options
+CLOSE = 1e-4  # of a node's bound; branching ends if no split can raise it by more than this
+MOST_PROMISING = 12  # limits offered to searches; each may become a draft of a plan
+TOLERANCE = 1e-6  # relative width at which a bisection ends; its lower end is used, so a bound loses no more than this
+MOST_HALVINGS = 60  # most halvings of a bisection; 20 to 32 reach TOLERANCE, unless it starts from next to nothing
+GROWTH = 4  # most growth of a bisection's place from one step to the next: needs may be infinite, or far too high
+SHORTEST_S = 1e-12  # seconds, below any kernel: used in place of relative steps that start from 0
+MOST_PRICES, BEYOND = 4, 1.001  # prices for tables that lack room, each sought at this many times the limit before
+TIE_PENALTY = 1e-3  # as a share of their seconds; prefers options that do not span the world if both cost the same
 WORLD_PENALTIES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 1e4, 1e6)
 """Shares of their seconds by which options that span the world are made to look more expensive, tried in turn while
 they raise the bound. Trade-off: any are valid; more of them find slightly higher bounds and cost a bisection each."""
@@ -57,8 +57,8 @@ they raise the bound. Trade-off: any are valid; more of them find slightly highe
 class GroupBranch:
     """A part of the space: plans that use only groups of `allowed` (G,) and all groups of `paid` (G,).
 
-    What spans the world leaves every rank between `low` and `high` seconds of the limit. value: seconds that no plan of
-    the part can undercut, as far as is known before it is solved.
+    Pieces that span the world leave every rank between `low` and `high` seconds of the limit. value: seconds that no
+    plan of the part can undercut, as far as is known before it is solved.
     """
 
     allowed: Bools
@@ -70,7 +70,7 @@ class GroupBranch:
 
 @dataclass(order=True, frozen=True, slots=True)
 class _GroupNode:
-    """A branch that has been solved: its bound, and which options its tables select under which limits."""
+    """A branch that has been solved: its bound, and what its tables select under which limits."""
 
     value: float
     number: int
@@ -88,7 +88,7 @@ class _GroupNode:
 
     @property
     def room(self) -> float:
-        """Seconds that selected options that span the world leave every rank; at least what the branch promises."""
+        """Seconds that selected options that span the world leave every rank; at least the branch's `low`."""
         return max(self.branch.low, self.limits.limit - float(self.least.everywhere.sum()))
 
     @property
@@ -110,9 +110,9 @@ class GroupBranching:
         self.made = 0
 
     def solve(self) -> tuple[float | None, list[SelectionLimits]]:
-        """(seconds that no plan can undercut, limits under which good plans are to be sought, the best first).
+        """(seconds that no plan can undercut, limits under which good plans should be sought, the best first).
 
-        None where no plan exists: every table alone, or all together, leave no choice that fits the devices.
+        The seconds are None if no plan exists: some table, or all together, have no choice that fits the devices.
         """
         nobody = np.zeros(self.evaluator.groups, dtype=bool)
         root = self._solved(GroupBranch(allowed=~groups_dominated_by_type(self.evaluator), paid=nobody))
@@ -141,7 +141,7 @@ class GroupBranching:
         return list(promising.values())[:MOST_PROMISING]
 
     def _children(self, node: _GroupNode) -> list[GroupBranch]:
-        """The node split by what its selection breaks most: groups that are not paid, or room that is not there."""
+        """The node split by what its selection violates most: groups that are not paid, or room that is missing."""
         branch = replace(node.branch, value=node.value)
         unpaid, missing = node.used & ~branch.paid, node.largest - node.room
         added = self.costs.added(branch.paid)
@@ -157,12 +157,12 @@ class GroupBranching:
         return [replace(branch, high=middle), replace(branch, low=middle)]
 
     def _estimate(self, node: _GroupNode) -> float:
-        """What the node's selection would cost with all its groups paid, and with room for its largest piece."""
+        """The cost of the node's selection with all its groups paid, and with room for its largest piece."""
         paid, missing = node.branch.paid, max(0.0, node.largest - node.room)
         return node.value - self.costs.certain(paid) + self.costs.certain(paid | node.used) + missing
 
     def _solved(self, branch: GroupBranch) -> _GroupNode | None:
-        """The branch with its bound; None where tables have no option left."""
+        """The branch with its bound; None if some table has no option left."""
         self.made += 1
         least_limits, limits = self._limited(branch)
         if limits is None:
@@ -171,7 +171,7 @@ class GroupBranching:
         return _GroupNode(value, self.made, branch, limits, least_limits.selected(limits), least_limits.linear)
 
     def _limited(self, branch: GroupBranch) -> tuple["LeastLimits", SelectionLimits | None]:
-        """The highest limits of a branch, and what found them: prices by two mixes, of which the second suits them."""
+        """The highest limits of a branch, and what found them: prices by two mixes, the second of which suits them."""
         least_limits = self._mixed(branch.allowed)
         limits = least_limits.of_groups(branch.allowed, branch.low, branch.high)
         if limits is None or not least_limits.bind(limits):
@@ -182,7 +182,7 @@ class GroupBranching:
         return (other, found) if found.limit > limits.limit else (least_limits, limits)
 
     def _mixed(self, groups: Bools, price: float = 0.0, largest: float = inf, penalty: float = 0.0) -> "LeastLimits":
-        """Prices by the mix of planes under which tables cost most with this price, and pieces so large at most."""
+        """Prices by the mix of planes under which tables cost most, with this price, largest piece and penalty."""
         key = groups.tobytes(), price, largest, penalty
         if key not in self.prepared:
             mix = self.game.mix(groups, price, largest, penalty)
@@ -203,16 +203,16 @@ class LeastLimits:
         self.world, self.capacity = problem.cluster.world_size, float(problem.capacity.sum())
 
     def repriced(self, linear: LinearBound) -> "LeastLimits":
-        """The same with the prices of another linear bound."""
+        """The same solver with the prices of another linear bound."""
         other = copy(self)
         other.totals, other.linear = self.totals.repriced(linear), linear
         return other
 
     def of_groups(self, groups: Bools, low: float, high: float) -> SelectionLimits | None:
-        """The limits under which tables cost least in these groups (G,); None where they have no option left.
+        """The limits under which tables cost least in these groups (G,); None if some table has no option left.
 
-        `limit` of the answer is the seconds that the pieces take at least. low, high: what options that span the world
-        leave every rank of the limit, in seconds; pieces that do not span it cost at most `high`.
+        `limit` of the answer is the least seconds of the pieces. low, high: what options that span the world leave
+        every rank of the limit, in seconds; pieces that do not span it cost at most `high`.
         """
         limits = SelectionLimits(groups=groups, local=high)
         least = self._least_limit(limits, low)
@@ -229,9 +229,9 @@ class LeastLimits:
         return self._with_penalty(least, limits, low)
 
     def _priced_beyond(self, least: float, limits: SelectionLimits, low: float) -> tuple[float, SelectionLimits]:
-        """The limit and its price, where tables have room from some limit on only: the price is that above it.
+        """The limit and its price if tables have room only from some limit on: the price just above that limit.
 
-        Every price gives a valid limit; each is found just beyond the limit of the one before, as long as that helps.
+        Every price gives a valid limit; each is found just beyond the limit of the price before, as long as that helps.
         """
         for _ in range(MOST_PRICES):
             price = self._price_at(replace(limits, limit=least * BEYOND + SHORTEST_S))
@@ -244,16 +244,16 @@ class LeastLimits:
         return least, limits
 
     def raised(self, limits: SelectionLimits, low: float) -> SelectionLimits:
-        """Limits that other prices found, raised as far as these prices do; price of memory and penalty stay."""
+        """Limits found by other prices, raised as far as these prices allow; price of memory and penalty stay."""
         return replace(limits, limit=max(limits.limit, self._least_limit(limits, low) or 0.0))
 
     def bind(self, limits: SelectionLimits) -> bool:
-        """Whether tables would cost less, had memory no price and pieces no largest size."""
+        """Whether tables would cost less if memory had no price and pieces no size limit."""
         free = self.totals.at(SelectionLimits(groups=limits.groups)).value / self.world
         return max(limits.price, limits.world_penalty) > 0 or free < limits.limit * (1 - CLOSE)
 
     def selected(self, limits: SelectionLimits) -> Least:
-        """What the tables select just above these limits; of options that cost the same, one that spans no world."""
+        """What the tables select just above these limits; of equally cheap options one that spans no world."""
         above = limits.limit * (1 + 2 * TOLERANCE) + SHORTEST_S
         return self.totals.per_table(replace(limits, limit=above, world_penalty=limits.world_penalty + TIE_PENALTY))
 
@@ -262,11 +262,11 @@ class LeastLimits:
         return fitting_price(lambda price: self.totals.at(replace(limits, price=price)), self.capacity)
 
     def _too_heavy(self, limits: SelectionLimits) -> bool:
-        """Whether tables outweigh all devices even in their lightest options."""
+        """Whether tables exceed all devices together even in their lightest options."""
         return self.totals.at(replace(limits, limit=inf, price=DEAREST)).bytes > self.capacity
 
     def _with_penalty(self, least: float, limits: SelectionLimits, low: float) -> SelectionLimits:
-        """The highest limit over the world penalties, where options that span the world leave less than `low`."""
+        """The highest limit over the world penalties, if options that span the world leave less than `low`."""
         for penalty in WORLD_PENALTIES if low > 0 else ():
             penalised = replace(limits, world_penalty=penalty)
             higher = self._least_limit(penalised, low)
@@ -276,7 +276,7 @@ class LeastLimits:
         return replace(limits, limit=least)
 
     def _least_limit(self, limits: SelectionLimits, low: float) -> float | None:
-        """The smallest z that satisfies the inequality, with its penalty; None where tables fit no device."""
+        """The smallest z that satisfies the inequality, with its penalty; None if tables fit no device."""
         penalty, bought = limits.world_penalty, limits.price * self.capacity * (1 + BYTES_ROUNDING)
 
         def needed(limit: float) -> float:
@@ -287,14 +287,14 @@ class LeastLimits:
 
 
 def least_fixed_point(needed: Callable[[float], float]) -> float | None:
-    """The smallest z with needed(z) <= z of a function that falls, from below; None where it is infinite throughout."""
+    """The smallest z, from below, with needed(z) <= z of a falling function; None if it is infinite throughout."""
     low = needed(inf)
     if not isfinite(low):
         return None
     at = low = max(low, 0.0)
     high = inf
     for _ in range(MOST_HALVINGS):
-        found = needed(at)  # as needs fall, the solution lies between any place and what is needed there
+        found = needed(at)  # needs fall, so the solution is between any place and the need there
         low, high = (at, min(high, found)) if found > at else (max(low, found), at)
         if high - low <= TOLERANCE * low or high == 0:
             break

@@ -1,17 +1,17 @@
 """A tighter bound for small problems, by branch and bound over the seconds of the slowest rank in each phase.
 
-A node of the search says which fusion groups a plan uses, which tables span the world, and between which seconds lie
-`ready`, the most that pieces beyond those of the world cost a rank in the first phase, and `rest`, the same summed over
-the later phases. Multipliers then price every piece so that the prices on a rank add up to at most
+A node of the search fixes which fusion groups a plan uses, which tables span the world, and ranges for two numbers of
+seconds: `ready`, the most that pieces beyond those of the world cost a rank in the first phase, and `rest`, the same
+summed over the later phases. Multipliers then price every piece so that the prices on a rank add up to at most
 
     ready_multiplier * ready + rest_multiplier * rest,
 
-whatever the rank holds; what each table costs at least by these prices (phase_prices.py) bounds the step. The least
-bound of all open nodes holds for every plan (docs/bounds.md).
+whatever the rank holds; the least cost of each table by these prices (phase_prices.py) bounds the step. The least bound
+of all open nodes holds for every plan (docs/bounds.md).
 
-Multipliers are improved by ascent. Small changes of its own leave many a node at a local optimum; what raised the bound
-of another node lately often raises it further, so that is tried as well. Any multipliers give a valid bound, so the
-ascent may stop anywhere.
+Multipliers are improved by ascent. Small changes alone leave many nodes at a local optimum. Multipliers that recently
+raised another node's bound often raise this one's further, so they are tried as well. Any multipliers give a valid
+bound, so the ascent may stop at any time.
 
 Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 """
@@ -43,45 +43,45 @@ from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import matmul
 
 FIRST_STEP = 0.5  # relative change of multipliers in the first round of the root's ascent
-CHILD_STEP = 0.12  # the same of children, at least: they inherit multipliers that are nearly right
-FIRST_ROUNDS = 6  # of the root's ascent; children have one, or two with dual feasible functions
-NARROW = 0.05  # of a node's bound: where both ranges are narrower, tables are split as well
-WORSE_CAP, BETTER_CAP = 1.05, 1.2  # times a node's bound: more does not count, of the worse and of the better half
+CHILD_STEP = 0.12  # least relative change for children: they inherit multipliers that are nearly right
+FIRST_ROUNDS = 6  # rounds of the root's ascent; children have one, or two with dual feasible functions
+NARROW = 0.05  # of a node's bound: if both ranges are narrower, tables are split as well
+WORSE_CAP, BETTER_CAP = 1.05, 1.2  # times a node's bound: caps on the worse and the better half's bounds in comparisons
 BETTER_WEIGHT = 0.1  # of the better half's bound in the choice of a split: the worse half decides, this breaks ties
 LEAST_STEP = 0.06  # relative change of multipliers below which an ascent ends
 GAIN = 2e-4  # relative rise of a bound for which an ascent goes on with the same step; with less, the step is halved
-LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that has fallen to 0 may rise again
-DUAL_STEP, DUAL_SHARE = 2, 0.5  # of what the first phase is worth, a share moves to functions: times a step; at most
-LITTLE = (0.02, 0.005)  # such shares where a node cannot be split any more
-DUAL_RANGE = 0.03  # of a node's bound: where the range of the first phase is wider, such functions gain nothing
-STEP_SHARE = 2  # times a step: such a share of what the later phases are worth moves to whole steps of width
-MOST_WIDTH_STEPS = 28  # that a rank holds at most, where it is tried: of more, it matters little that they are whole
+LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from which a price that has fallen to 0 may rise again
+DUAL_STEP, DUAL_SHARE = 2, 0.5  # share of the first phase's worth that moves to functions: times a step; at most
+LITTLE = (0.02, 0.005)  # such shares for a node that cannot be split any more
+DUAL_RANGE = 0.03  # of a node's bound: if the range of the first phase is wider, such functions gain nothing
+STEP_SHARE = 2  # times a step: the share of the later phases' worth that moves to whole steps of width
+MOST_WIDTH_STEPS = 28  # most steps that a rank may hold for this: with more, it matters little that they are whole
 MOST_STEPPED = 6  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
-REST_JUMPS = (2.0, 0.5, 4.0)  # times rest_multiplier, tried as well: a range that was cut is often worth as much more
+REST_JUMPS = (2.0, 0.5, 4.0)  # factors on rest_multiplier tried as well: a range that was cut is often worth more
 LOOKED_AT = 100  # lowest nodes among which different selections of groups are sought
-READY_JUMP = 2.0  # the same of ready_multiplier
-CALL = 3_000_000  # numbers that could be worked on while Python sets up one evaluation: so many are counted for it
+READY_JUMP = 2.0  # the same for ready_multiplier
+CALL = 3_000_000  # numbers that could be worked on while Python sets up one evaluation, which is counted as this many
 
 
 class PhaseBranching:
-    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
+    """The search; call `solve(work)` again to continue, until it is `done` or its bound is high enough."""
 
     def __init__(
         self, evaluator: Evaluator, *, dominated: Bools, below: float, byte_price: float, mix: Floats | None = None,
         prices: TablePrices | None = None, closed: tuple[int, Bools] | None = None, dual: bool = False,
     ) -> None:  # fmt: skip
-        """dominated: groups (G,) that a best plan can do without; below: no plan that takes more seconds matters.
+        """dominated: groups (G,) that a best plan can do without; below: plans that take more seconds do not matter.
 
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without. mix (G, J):
-        shares of the planes in a bound found before. Every node tries it, and the best mix for its groups; without
-        one, nodes step from the mean of all planes alone, unless planes bend. prices: of the tables, where they are
-        known. closed: a different table, and groups (G,) in which it is not placed. dual: whether pieces may cost more
-        where few share a rank (dual_feasible.py).
+        shares of the planes in a bound found before. Every node tries it, and the best mix for its groups; without one,
+        nodes step from the mean of all planes alone, unless planes bend. prices: of the tables, if they are known.
+        closed: a different table, and groups (G,) in which it is not placed. dual: whether pieces may cost more if few
+        of them fit on a rank (dual_feasible.py).
         """
         planes = prices.planes if prices else bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
-        dominated = dominated & (not planes.bent)  # two groups may cost less than one of both
+        dominated = dominated & (not planes.bent)  # two groups may cost less than one with the pieces of both
         self.prices = prices or table_prices(evaluator, dominated)
         groups, tables = evaluator.groups, len(self.prices.copies)
         mean = np.tile((np.arange(self.prices.mixed) < planes.flat) / planes.flat, (groups, 1))
@@ -103,21 +103,21 @@ class PhaseBranching:
 
     @property
     def bound(self) -> float:
-        """Seconds that no plan can undercut; infinite where none is below the seconds that matter."""
+        """Seconds that no plan can undercut; infinite if no plan is below the limit that matters."""
         return self.heap[0].value if self.heap else np.inf
 
     @property
     def work(self) -> int:
-        """Numbers worked on so far, about; the same on every machine."""
+        """Numbers worked on so far, approximately; the same on every machine."""
         return self.ascent.work
 
     @property
     def open_nodes(self) -> list[PhaseNode]:
-        """The nodes that hold all plans which matter."""
+        """The nodes that together hold all plans that matter."""
         return self.heap
 
     def selections(self, most: int) -> tuple[Ints, ...]:
-        """The group that each table (T,) selects in the lowest nodes, where these differ: so many at most."""
+        """The group that each table (T,) selects in the lowest nodes, without repetitions: `most` at most."""
         found: dict[bytes, Ints] = {}
         for node in heapq.nsmallest(LOOKED_AT, self.heap):
             selected = np.where(node.open, node.least, np.inf).argmin(axis=1)
@@ -138,7 +138,7 @@ class PhaseBranching:
                 heapq.heappush(self.heap, child)
 
     def _children(self, node: PhaseNode) -> list[PhaseNode] | None:
-        """The two halves of the split that raises the bound most; None where no split matters."""
+        """The two halves of the split that raises the bound most; None if no split matters."""
         pairs = self._splits(node)
         if not pairs:
             return None if node.settled else [self._settled(node)]
@@ -158,7 +158,7 @@ class PhaseBranching:
         return children
 
     def _mixed_anew(self, child: PhaseNode, node: PhaseNode) -> PhaseNode:
-        """The child of a node, with another mix where planes bend and it has fewer groups than the node."""
+        """A child of a node, with a new mix if planes bend and it has fewer groups than the node."""
         groups: Bools = np.logical_or.reduce(child.open, axis=0)
         if not self.prices.planes.bent or (groups == node.open.any(axis=0)).all():
             return child
@@ -166,7 +166,7 @@ class PhaseBranching:
         return replace(child, multipliers=child.multipliers._replace(mix=mix))
 
     def _splits(self, node: PhaseNode) -> list[Pair]:
-        """All splits of a node that are tried."""
+        """All splits of a node that should be tried."""
         pairs = [*split_by_group(node, self.prices.costs, self.replaced), *split_by_range(node, self._step_s(node))]
         widths = [high - low for low, high in (node.ranges.ready, node.ranges.rest)]
         if max(widths) < NARROW * node.value or not pairs or self.prices.planes.bent:
@@ -174,7 +174,7 @@ class PhaseBranching:
         return pairs
 
     def _step_s(self, node: PhaseNode) -> float:
-        """Seconds of a step of width in the later phases, where a rank holds few."""
+        """Seconds of a step of width in the later phases if a rank holds few steps, else 0."""
         return self.prices.pieces.step_s if self.ascent.has_few_steps(node) else 0.0
 
     def _settled(self, node: PhaseNode) -> PhaseNode:
@@ -185,7 +185,7 @@ class PhaseBranching:
 
 
 def _other_steps(now: Multipliers, share: float) -> list[Multipliers]:
-    """So great a share of what the later phases are worth moved to whole steps of width, and back."""
+    """Move this share of the later phases' worth to whole steps of width, and back."""
     rest, whole = now.rest_multiplier, now.step_multiplier
     moved = [now._replace(rest_multiplier=rest * (1 - share), step_multiplier=whole + rest * share)]
     if whole > 0:
@@ -194,7 +194,7 @@ def _other_steps(now: Multipliers, share: float) -> list[Multipliers]:
 
 
 def _best_split(values: Floats, value: float) -> int:
-    """The number of the split whose halves' bounds (splits, 2) raise that of their node most, the worse half first."""
+    """The index of the split whose halves' bounds (splits, 2) raise their node's most; the worse half counts most."""
     worse = np.minimum(values.min(axis=1), WORSE_CAP * value)
     return int((worse + BETTER_WEIGHT * np.minimum(values.max(axis=1), BETTER_CAP * value)).argmax())
 
@@ -218,8 +218,8 @@ class MultiplierAscent:
     ) -> None:
         """byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
 
-        always: multipliers that are tried in every node, as the best mix for its groups is then; none: neither is.
-        dual: whether those of dual feasible functions are.
+        always: multipliers that every node tries, as well as the best mix for its groups; if empty, neither is tried.
+        dual: whether multipliers of dual feasible functions are tried.
         """
         self.dual: Floats = np.eye(len(FUNCTIONS)) if dual else np.zeros((0, len(FUNCTIONS)))
         self.pairs = [(one + other) / 2 for one, other in combinations(self.dual, 2)]
@@ -230,13 +230,13 @@ class MultiplierAscent:
         self._recent: list[Multipliers] = []
 
     def remember(self, multipliers: Multipliers) -> None:
-        """Have other nodes try these multipliers, until MOST_RECENT others are remembered after them."""
+        """Have other nodes try these multipliers, until MOST_RECENT later ones replace them."""
         self._recent = [*self._recent, multipliers][-MOST_RECENT:]
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
         """(bounds (K,), least price of different tables in each group (K, C, G)) of nodes with these multipliers."""
         own, places = list[PhaseNode](), list[int]()
-        for node in nodes:  # they come again and again, one after the other; what is theirs is asked once
+        for node in nodes:  # equal nodes follow each other, so their data is collected once
             if not own or node is not own[-1]:
                 own.append(node)
             places.append(len(own) - 1)
@@ -251,7 +251,7 @@ class MultiplierAscent:
         return (np.maximum(selected + constant, lowest) + certain) * (1 - ROUNDING), least
 
     def improve(self, nodes: Sequence[PhaseNode], rounds: int) -> None:
-        """Raise the bound of each node, by changes of one or two multipliers at a time; at most so many rounds."""
+        """Raise the bound of each node by changing one or two multipliers at a time, for at most `rounds` rounds."""
         live = list(nodes)
         for _ in range(rounds):
             if not live:
@@ -267,7 +267,7 @@ class MultiplierAscent:
             first, live = 0, live[:0]
             for node, changes in tried:
                 best = first + int(values[first : first + len(changes)].argmax())
-                gained = values[best] > values[first] + GAIN * abs(values[best])  # not of two that are infinite
+                gained = values[best] > values[first] + GAIN * abs(values[best])  # False for two infinite values
                 node.value = max(node.value, float(values[best]))
                 node.multipliers, node.least = changes[best - first], least[best]
                 if gained:
@@ -288,10 +288,10 @@ class MultiplierAscent:
         pairs: bool = False,
         steps: bool = False,
     ) -> list[Multipliers]:
-        """Multipliers as they are, changes of them by a step, and those of other nodes.
+        """The multipliers as they are, changes of them by a step, and those of other nodes.
 
-        open_ (C, G): groups that each table may use. functions: whether those of dual feasible functions may gain;
-        pairs: also those of two at once. steps: whether those of whole steps of width may.
+        open_ (C, G): groups that each table may use. functions: whether changes of dual feasible functions may gain;
+        pairs: also changes of two at once. steps: whether changes of whole steps of width may gain.
         """
         scales = (
             (1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1),
@@ -327,7 +327,7 @@ class MultiplierAscent:
         return 0 < node.ranges.rest[1] < MOST_WIDTH_STEPS * self.prices.pieces.step_s
 
     def _other_functions(self, now: Multipliers, share: float, pairs: bool) -> list[Multipliers]:
-        """So great a share of what the first phase is worth moved to each dual feasible function, or each two alike."""
+        """Move this share of the first phase's worth to each dual feasible function, or to each pair in equal parts."""
         ready, dual = now.ready_multiplier, now.dual
         moved, ready, kept = share * (ready + float(dual.sum())), ready * (1 - share), dual * (1 - share)
         return [

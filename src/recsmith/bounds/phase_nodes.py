@@ -14,22 +14,22 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import GroupCosts
 
-FINE = 1e-3  # of a node's bound: what costs less is not split
+FINE = 1e-3  # of a node's bound: a group or range that costs less is not split
 MOST_TESTED = 2  # tables for which a split is tried in one node; trade-off: each costs an evaluation of two nodes
-APART = 10  # so many times the difference between a table's two ways is taken off its cost, to say which is tried first
-FEW_TABLES = 20  # up to which it is taken off once: bounds by fillings, which go on there, ended up to 0.5 % lower
+APART = 10  # times the difference of a table's two costs: subtracted from its cost to rank the tables to try
+FEW_TABLES = 20  # tables up to which it is subtracted once: bounds by fillings there ended up to 0.5 % lower
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
-NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
-STEP_SAFE, STEPS_SAFE = 1 + 1e-9, 1 + 4e-9  # times the seconds of a piece, and of all of a rank, in steps of width
-BELOW_STEP = 1 - 1e-8  # times whole steps: where a range ends that has not quite so many
-LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken
+NARROWER = 0.2  # of the width of the other range: a narrower range is not split before the other
+STEP_SAFE, STEPS_SAFE = 1 + 1e-9, 1 + 4e-9  # factors on the seconds of a piece, and of a rank, for counting steps
+BELOW_STEP = 1 - 1e-8  # times whole steps: the end of a range that holds slightly fewer
+LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the least value of its lower end when the middle is computed
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRanges:
-    """Ranges of seconds that the slowest rank's pieces take: (least, most) in the first phase, and in the rest of them.
+    """Ranges of the seconds of the slowest rank's pieces: (least, most) in the first phase, and in the later phases.
 
-    Pieces that span the world, latencies and one opening are not counted: every rank pays those alike.
+    Pieces that span the world, latencies and one opening are not counted, because every rank pays them equally.
     """
 
     ready: tuple[float, float]
@@ -40,10 +40,10 @@ class Multipliers(NamedTuple):
     """What a second of each phase, and a byte, is worth in the price of a piece; all 0 or more.
 
     ready_multiplier: of seconds in the first phase; rest_multiplier: of those in the later phases. byte_price: seconds
-    per byte of device memory. mix (G, J): shares of the planes by which each group's seconds are taken. plane: number
-    of the plane by which it is decided which pieces are big (phase_prices.py). dual (D,): what the upper end of the
-    range of the first phase is worth, by each of the functions of dual_feasible.py. step_multiplier: what a second in
-    the later phases is worth as well, counted in whole steps of width.
+    per byte of device memory. mix (G, J): shares of the planes that give each group's seconds. plane: index of the
+    plane that decides which pieces are big (phase_prices.py). dual (D,): what the upper end of the range of the first
+    phase is worth, by each of the functions of dual_feasible.py. step_multiplier: what a second in the later phases is
+    worth in addition, counted in whole steps of width.
     """
 
     ready_multiplier: float
@@ -58,7 +58,7 @@ class Multipliers(NamedTuple):
 class NodeArrays(NamedTuple):
     """Ranges and multipliers of K nodes as arrays: ready and rest are (K, 2), mix (K, G, J), dual (K, D), others (K,).
 
-    dual: seconds that functions of dual_feasible.py may add up to on a rank; stepped: that whole steps of width may.
+    dual: seconds that functions of dual_feasible.py may add up to on a rank; stepped: seconds of whole width steps.
     """
 
     ready: Floats
@@ -79,7 +79,7 @@ class NodeArrays(NamedTuple):
 
 
 def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers], step_s: float = 0.0) -> NodeArrays:
-    """Nodes side by side. step_s: seconds of a step of width in the later phases; 0: none are counted."""
+    """Nodes side by side. step_s: seconds of a step of width in the later phases; 0 if none are counted."""
     ready = np.array([each.ready for each in ranges])
     ready_multiplier, rest_multiplier, byte_price, mix, plane, dual, steps = zip(*multipliers, strict=True)
     scaled: Floats = np.zeros((len(ready), len(NO_DUAL)))
@@ -101,17 +101,17 @@ def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers], s
 
 
 def in_steps(seconds: Floats, step_s: float, safe: float) -> Floats:
-    """Seconds that whole steps take of them; `safe`: times the seconds, by more than rounding."""
+    """The part of the seconds that whole steps take; `safe`: a factor on the seconds, above rounding errors."""
     return np.floor(seconds / step_s * safe) * step_s if step_s > 0 else np.zeros_like(seconds)
 
 
 def least_product(factor: Floats, ends: Floats) -> Floats:
-    """The least (K,) of factor (K,) times anything between two ends (K, 2): it is at one of them."""
+    """The least (K,) of factor (K,) times any value between two ends (K, 2), which is taken at one end."""
     return np.minimum(factor * ends[:, 0], factor * ends[:, 1])
 
 
 class Halving(NamedTuple):
-    """How a part of the space was halved, and which half this is: certificates tell it (plans/certificates.py).
+    """How a part of the space was halved, and which half this is, as certificates state it (plans/certificates.py).
 
     split: 'group', 'ready', 'rest' or 'table'. of: the group, or the different table. at: seconds of a range.
     """
@@ -127,9 +127,9 @@ class PhaseNode:
     """A part of the space: plans by the groups that they use, and by the seconds of their slowest ranks.
 
     value: seconds that no plan of the part can undercut. open (C, G): groups that each table may use. paid (G,): groups
-    that the plan uses for certain. step: relative size of the next change of its multipliers. least (C, G): what each
-    table costs at least in each group by its multipliers. settled: its multipliers were sought as long as the root's.
-    path: how it came from all plans.
+    that the plan certainly uses. step: relative size of the next change of its multipliers. least (C, G): least cost of
+    each table in each group by its multipliers. settled: whether its multipliers were sought for as long as the root's.
+    path: the halvings that lead to it from all plans.
     """
 
     value: float
@@ -144,7 +144,7 @@ class PhaseNode:
     path: tuple[Halving, ...] = field(compare=False, default=())
 
     def halved(self, split: str, of: int, at: float, first: Mapping[str, Any], second: Mapping[str, Any]) -> "Pair":
-        """Both halves of a split, by what each has instead."""
+        """Both halves of a split, from the attributes that each changes."""
         return self._half(first, Halving(split, of, at, False)), self._half(second, Halving(split, of, at, True))
 
     def _half(self, other: Mapping[str, Any], halving: Halving) -> "PhaseNode":
@@ -159,9 +159,9 @@ Pair = tuple[PhaseNode, PhaseNode]
 
 
 def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, int]) -> list[Pair]:
-    """The most expensive group that tables select without paying for it: closed to all, or paid for.
+    """Split by the most expensive group that tables select without paying for it: closed to all, or paid for.
 
-    replaced: groups, and those that can replace them: who uses the first uses the second, too.
+    replaced: groups, and those that can replace them: a plan that uses the first uses the second, too.
     """
     used = np.zeros(len(node.paid), dtype=bool)
     used[np.where(node.open, node.least, np.inf).argmin(axis=1)] = True
@@ -176,11 +176,11 @@ def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, in
 
 
 def split_by_range(node: PhaseNode, step_s: float = 0.0, fine: float = FINE) -> list[Pair]:
-    """The lower or the upper part of a range, of the first phase or of the rest, unless the other is much wider.
+    """Split by the lower or upper part of a range, of the first phase or of the rest, unless the other is much wider.
 
-    Where neither split raises the bound, one range would otherwise be cut ever finer, and the bound needs both narrow.
+    If neither split raised the bound, one range would otherwise be cut ever finer, while the bound needs both narrow.
     step_s: seconds of a step of width in the later phases, which are cut just below whole steps; 0: anywhere. fine: of
-    a node's bound: a range that is narrower is not split.
+    a node's bound: a narrower range is not split.
     """
     ranges = (("ready", node.ranges.ready), ("rest", node.ranges.rest))
     least = max(fine * node.value, NARROWER * max(high - low for _, (low, high) in ranges))
@@ -197,12 +197,12 @@ def split_by_range(node: PhaseNode, step_s: float = 0.0, fine: float = FINE) -> 
 
 
 def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pair]:
-    """A table that spans the world, or not: tables for which both cost much, and nearly the same.
+    """Split by whether a table spans the world: tables for which both options cost much, and nearly the same.
 
-    A heavy table that costs much more one way stays as it is in the better half, whose bound does not rise.
+    A costly table with one option that is far cheaper keeps that option in the better half, whose bound does not rise.
 
-    worldwide (G,): groups whose pieces span the world. single (C,): tables that no other is like; of those that are
-    alike some may span it and others not.
+    worldwide (G,): groups whose pieces span the world. single (C,): tables that are like no other; of equal tables,
+    some may span the world and others not.
     """
     least = np.where(node.open, node.least, np.inf)
     spread = np.where(worldwide, least, np.inf).min(axis=1)

@@ -1,14 +1,14 @@
-"""What each table costs at least by the multipliers of a node of phase_branching.py.
+"""The least cost of each table by the multipliers of a node of phase_branching.py.
 
 The prices of all pieces on a rank add up to at most
 
     ready_multiplier * ready + rest_multiplier * rest,
 
 whatever it holds, for any ready and rest within a node's ranges (docs/bounds.md proves it), so the least prices of all
-tables bound the step. A piece that takes more than half of `ready` is big: it also pays for what no other piece can use
-of its rank, or of each rank of the host that it covers.
+tables bound the step. A piece that takes more than half of `ready` is big: it also pays for the part of its rank that
+no other piece can use, or of each rank of the host that it covers.
 
-Tables that only their names tell apart are priced once, and counted as often as there are such: public models repeat a
+Tables that differ only in their names are priced once, and counted as often as they occur: public models repeat a
 handful of tables hundreds of times.
 
 Legend: K nodes side by side, C different tables, N pieces, G fusion groups, J planes, F phases, k work terms, m modes,
@@ -50,19 +50,20 @@ where it is these that are full. Trade-off: any are valid; more find slightly hi
 pieces each; not tuned further."""
 PIECE_FACTS = ("fits", "size", "bytes", "group", "terms", "alone", "alone_rest", "ready", "rest", "in_steps", "modes",
                "widths", "table", "columns")  # fmt: skip
-OPERATIONS = 12  # array operations on all pieces in one evaluation, about; so work is counted alike on every machine
+OPERATIONS = 12  # array operations on all pieces in one evaluation, roughly: counts work equally on every machine
 
 
 class TablePrices:
     """The least price of every different table in every fusion group, for many nodes at once.
 
-    copies (C,): how many tables are like each; like (T,): the different table that each is like. tables (C,): the first
-    that is. costs: what the groups in use cost. numbers: how many numbers one evaluation of one node works on, about.
-    taken: parts of a launch that pieces pay for by the last planes; of none, without prices by levels. levels: these.
+    copies (C,): number of tables like each; like (T,): the different table that each table is like. tables (C,): the
+    first table of each kind. costs: of the groups in use. numbers: how many numbers one evaluation of one node works
+    on, roughly. taken: shares of a launch that pieces pay for, by the last planes; empty without prices by levels.
+    levels: those levels.
     """
 
     def __init__(self, evaluator: Evaluator, dominated: Bools) -> None:
-        """dominated: groups (G,) that no table needs to be placed in; what they cost is not worked out."""
+        """dominated: groups (G,) that no table needs to be placed in; they are not priced."""
         problem = evaluator.problem
         self.groups, self.world = evaluator.groups, problem.cluster.world_size
         self.capacity = float(problem.capacity.sum())
@@ -86,7 +87,7 @@ class TablePrices:
         self.numbers = self.pieces.numbers + len(self.key)
 
     def _set_worldwide(self, evaluator: Evaluator, relaxation: Relaxation, tables: Ints) -> None:
-        """Options of some tables that span the world: seconds by each plane on every rank (o, J), bytes, and group."""
+        """Set the options of some tables that span the world: seconds on every rank by plane (o, J), bytes, group."""
         problem, options = evaluator.problem, evaluator.problem.options
         mine = relaxation.option_fits & relaxation.option_worldwide & np.isin(options.table, tables)
         mine = np.flatnonzero(mine)
@@ -98,14 +99,14 @@ class TablePrices:
         self.worldwide_key = np.searchsorted(tables, options.table[mine]) * self.groups + self.worldwide_group
 
     def _worldwide_facts(self) -> tuple[Ints, Floats]:
-        """The tables (o,) of options that span the world, and all that their prices rest on."""
+        """The tables (o,) of options that span the world, and all that their prices depend on."""
         facts: Floats = np.array([*self.worldwide.T, self.worldwide_bytes, self.worldwide_group], dtype=np.float64).T
         return self.worldwide_key // self.groups, facts
 
     def levelled(self, evaluator: Evaluator, most: float, groups: Bools | None) -> "TablePrices":
-        """The same with prices by levels as more planes, the last; `levelled_prices` says the rest."""
+        """The same prices with those by levels as further, last planes; see `levelled_prices`."""
         other, pieces = copy(self), copy(self.pieces)
-        other.__dict__.pop("_compiled", None)  # what was worked out for fewer planes
+        other.__dict__.pop("_compiled", None)  # computed for fewer planes
         pieces.__dict__.pop("numbers", None)
         levels = FillLevels(evaluator, most, self.pieces, self.copies)
         used = np.ones(self.groups, dtype=bool) if groups is None else groups
@@ -113,7 +114,7 @@ class TablePrices:
         seconds[~used[self.worldwide_group]] = np.inf
         spread = SpreadTables(self.worldwide_key // self.groups, seconds)
         pieces.ready, other.pieces = np.hstack([self.pieces.ready, levels.seconds(spread)]), pieces
-        first = np.repeat(self.worldwide[:, :1], len(PAID), axis=1)  # levels are of other groups
+        first = np.repeat(self.worldwide[:, :1], len(PAID), axis=1)  # levels belong to other groups
         other.worldwide = np.hstack([self.worldwide, first])
         other.taken, other.levels = levels.launch * np.array(PAID), levels
         other.numbers = pieces.numbers + len(self.key)
@@ -121,11 +122,11 @@ class TablePrices:
 
     @property
     def mixed(self) -> int:
-        """How many planes are mixed."""
+        """The number of planes that are mixed."""
         return self.pieces.ready.shape[1]
 
     def suits_fillings(self) -> bool:
-        """Whether bounds by fillings of a rank know such prices: of several ranks, no planes below zero, no levels."""
+        """Whether bounds by fillings of a rank support these prices: several ranks, no planes below zero, no levels."""
         return self.world > 1 and not self.planes.bent and not len(self.taken)
 
     def mix(self, groups: Bools) -> Floats:
@@ -134,14 +135,14 @@ class TablePrices:
 
     @property
     def levelled_mix(self) -> Floats:
-        """The mix (G, J) with levels alone, where groups have some."""
+        """The mix (G, J) with levels alone in groups that have them."""
         mix = self.mix(np.ones(self.groups, dtype=bool))
         levels = np.arange(self.mixed) >= self.mixed - len(self.taken)
         mix[~self.costs.worldwide] = levels / len(self.taken)
         return mix
 
     def padded(self, mix: Floats) -> Floats:
-        """A mix of the planes apart from levels, which have no share."""
+        """A mix of the other planes, extended by levels with a share of 0."""
         return np.pad(mix, ((0, 0), (0, self.mixed - mix.shape[1])))
 
     def least(
@@ -149,11 +150,11 @@ class TablePrices:
     ) -> tuple[Floats, Floats]:
         """(least prices of different tables in each group (K, C, G), seconds of ranges and bytes (K,)) of nodes.
 
-        open_, paid (K, G): groups that plans of a node may use, and that they use for certain.
+        open_, paid (K, G): groups that plans of a node may use, and groups that they certainly use.
         """
         nodes = stacked(ranges, multipliers, self.pieces.step_s)
         everywhere, taken = self._taken(nodes.mix, open_, paid)
-        if self.taken.any():  # shares of a rank are of seconds that do not exceed `ready`
+        if self.taken.any():  # those functions apply to shares of a rank's seconds, which here may exceed `ready`
             nodes.dual[taken > 0] = 0.0
         constant = (
             least_product(1 - nodes.ready_multiplier, nodes.ready)
@@ -166,7 +167,7 @@ class TablePrices:
     def _least(self, nodes: NodeArrays, taken: Floats) -> Floats:
         """The least price of each table in each group (K, C, G), by array operations."""
         mix, spread = nodes.mix[:, self.worldwide_group], np.zeros((len(taken), len(self.worldwide)))
-        for plane, seconds in enumerate(self.worldwide.T):  # one after the other, as compiled code adds them up
+        for plane, seconds in enumerate(self.worldwide.T):  # in this order, as compiled code adds them up
             spread += seconds * mix[:, :, plane]
         spread += nodes.byte_price[:, None] * self.worldwide_bytes
         local = self.pieces.cheapest(nodes, nodes.byte_price * self.world, taken) / self.world
@@ -176,7 +177,7 @@ class TablePrices:
         return least.reshape(len(taken), len(self.copies), self.groups)
 
     def selected(self, least: Floats, open_: Bools, which: Ints) -> Floats:
-        """The least price (K, C) of different tables, by prices (K, C, G), in the groups that are open to them.
+        """The least price (K, C) of different tables, from prices (K, C, G), over the groups that are open to them.
 
         open_ (U, C, G): in nodes; which (K,): the node of each.
         """
@@ -186,7 +187,7 @@ class TablePrices:
 
     @cached_property
     def _by_cell(self) -> tuple[Ints, Ints, Ints]:
-        """The order of prices by table and group, the cells of these, and where each begins."""
+        """The order of prices by table and group, the cells with prices, and the first price of each."""
         order = np.argsort(self.key, kind="stable")
         return order, *np.unique(self.key[order], return_index=True)
 
@@ -195,7 +196,7 @@ class TablePrices:
         return CompiledPrices(self, self.pieces, REST_SHARES, MOST_STEPS)
 
     def _taken(self, mix: Floats, open_: Bools, paid: Bools) -> tuple[Floats, Floats]:
-        """(seconds (K,) that groups which span the world open with beyond a launch, taken (K,)), by mixes (K, G, J).
+        """(seconds (K,) of openings of groups that span the world beyond a launch, taken (K,)), by mixes (K, G, J).
 
         taken: by how much the seconds of a rank's pieces in other groups, by the mix, may exceed `ready`.
         """
@@ -208,7 +209,7 @@ class TablePrices:
         certain = np.where(worldwide & paid, opening - self.planes.launch, 0.0)
         maybe = np.where(worldwide & open_ & ~paid, np.minimum(opening, 0.0), 0.0)
         local = open_ & ~worldwide
-        if self.world == 1:  # `ready` is what is beyond the launches of all groups
+        if self.world == 1:  # `ready` is the time beyond the launches of all groups
             return (certain + maybe).sum(axis=1), np.maximum(self.planes.launch - opening, 0.0).sum(axis=1, where=local)
         return (certain + maybe).sum(axis=1), most_taken(self.planes.launch, opening, local)
 
@@ -217,9 +218,9 @@ class TablePrices:
 
 
 class LocalPieces:
-    """Pieces of single ranks and hosts, of every width, and what tables are placed with.
+    """Pieces of single ranks and hosts, of every width, and the rows of pieces that tables are placed with.
 
-    rows: first the modes whose columns may be split at will, then single options of all others.
+    rows: first the modes whose columns may be split at will, then single options of all other modes.
     """
 
     def __init__(
@@ -255,17 +256,17 @@ class LocalPieces:
 
     @cached_property
     def of_group(self) -> list[tuple[int, Ints]]:
-        """Each group that pieces have, and which these are."""
+        """Each group with pieces, and the indices of these."""
         return [(group, np.flatnonzero(self.group == group)) for group in distinct(self.group).tolist()]
 
     @cached_property
     def key(self) -> Ints:
-        """The table of each row, times groups, and its group."""
+        """For each row, its table times the number of groups, plus its group."""
         first = np.concatenate([family[:, 0] for family in (*self.families, self.whole)])
         return self.table[first] * self.groups + self.group[first]
 
     def of(self, tables: Ints) -> "LocalPieces":
-        """The pieces of some tables (C,), in order, which are numbered anew."""
+        """The pieces of some tables (C,), in order and numbered anew."""
         made, kept = copy(self), np.isin(self.table, tables)
         for name in PIECE_FACTS:
             setattr(made, name, getattr(self, name)[kept])
@@ -285,7 +286,7 @@ class LocalPieces:
         return own[np.isin(modes.type[own], SPLIT_AT_WILL)] if self.problem.space.widths == "any" else own[:0]
 
     def _every_width(self, modes: Ints) -> tuple[Ints, Ints]:
-        """(mode, columns) of pieces of every width of modes that are split at will; notes them by dim."""
+        """(mode, columns) of pieces of every width of modes that are split at will; records them by dim."""
         dims = self.problem.demand.dim[self.problem.modes.table[modes]]
         every, widths, made = [modes[:0]], [modes[:0]], 0
         for dim in distinct(dims).tolist():
@@ -297,14 +298,14 @@ class LocalPieces:
         return np.concatenate(every), np.concatenate(widths)
 
     def _set_seconds(self, evaluator: Evaluator, terms: Floats, opening: float, planes: BentPlanes) -> None:
-        """Seconds of pieces with terms (N, k): of each plane in the first phase, of the rest, and alone on a rank."""
+        """Set seconds of pieces with terms (N, k): by plane in the first phase, in later phases, and alone."""
         loads = evaluator.loads(terms)
         self.alone, self.alone_rest = loads[0] - opening, loads[1:].sum(axis=0)
         self.ready = planes.of_pieces(terms, planes.slopes[:, 0], self.alone)  # (N, J)
         self.rest = np.einsum("nk,fk->n", terms, planes.slopes[:, 1:].min(axis=0))
 
     def _set_steps(self) -> None:
-        """Seconds of a step of width in the later phases, as most pieces have it, and those of whole steps (N,)."""
+        """Set the seconds of a step of width in the later phases, the median over pieces, and of whole steps (N,)."""
         alone = self.fits & (self.size == 1) & (self.rest > 0)
         self.step_s = 0.0
         if alone.any():
@@ -314,7 +315,7 @@ class LocalPieces:
         self.in_steps = in_steps(self.rest, self.step_s, STEP_SAFE)
 
     def facts(self) -> tuple[Ints, Floats]:
-        """The tables (N,) of pieces, and all that their prices rest on."""
+        """The tables (N,) of pieces, and all that their prices depend on."""
         count = np.concatenate([np.full(len(self.size) - self.count.size, -1), self.count.ravel()])
         known = (self.widths, count, self.group, self.size, self.bytes, self.fits, self.alone, self.alone_rest,
                  self.rest, *self.ready.T)  # fmt: skip
@@ -323,7 +324,7 @@ class LocalPieces:
 
     @cached_property
     def numbers(self) -> int:
-        """Numbers that one evaluation works on, about."""
+        """Numbers that one evaluation works on, roughly."""
         return OPERATIONS * self.ready.size + sum(family.size * family.shape[1] // 4 for family in self.families)
 
     def cheapest(self, nodes: NodeArrays, byte_price: Floats, taken: Floats) -> Floats:
@@ -341,16 +342,16 @@ class LocalPieces:
         )
 
     def _priced(self, nodes: NodeArrays, taken: Floats) -> Floats:
-        """The price of each piece on each rank that it covers (K, N), bytes apart."""
+        """The price of each piece on each rank that it covers (K, N), without bytes."""
         first = self._first_phase(nodes)
         last = self.rest * nodes.rest_multiplier[:, None] + self.in_steps * nodes.step_multiplier[:, None]
         last_multiplier = nodes.rest_multiplier + nodes.step_multiplier
-        own = self.ready.T[nodes.plane]  # (K, N): by the plane that decides who is big
+        own = self.ready.T[nodes.plane]  # (K, N): by the plane that decides which pieces are big
         big: Bools = own > nodes.ready[:, 1:] / 2
         beside = self.fits & ~big  # pieces that may share a rank with a big one
         free: Bools = np.logical_or.reduce(
             beside & (own <= 0), axis=1
-        )  # some of them take no time: then nothing is left unused
+        )  # if some of them take no time, nothing is left unused
         inverse = np.divide(1.0, own, where=beside & (own > 0), out=np.zeros_like(own))
         first_ratio, last_ratio = first * inverse, self.rest * last_multiplier[:, None] * inverse
         alone = np.full_like(first, -np.inf)
@@ -367,18 +368,18 @@ class LocalPieces:
         return np.where(big & ~free[:, None], np.maximum(price, alone), price)
 
     def _first_phase(self, nodes: NodeArrays) -> Floats:
-        """What the seconds of pieces in the first phase are worth (K, N)."""
+        """The prices of pieces for their seconds in the first phase (K, N)."""
         first: Floats = np.zeros((len(nodes.ready), len(self.group)))
         for group, mine in self.of_group:
             worth = nodes.ready_multiplier[:, None] * nodes.mix[:, group]
-            for plane, seconds in enumerate(self.ready[mine].T):  # one after the other, as compiled code adds them up
+            for plane, seconds in enumerate(self.ready[mine].T):  # in this order, as compiled code adds them up
                 first[:, mine] += worth[:, plane, None] * seconds
         if nodes.dual.any():
             self._add_dual(nodes, first)
         return first
 
     def _add_dual(self, nodes: NodeArrays, first: Floats) -> None:
-        """Add to prices (K, N) in the first phase those of dual feasible functions."""
+        """Add the prices of dual feasible functions to those of the first phase (K, N)."""
         seconds: Floats = np.zeros(first.shape)
         for group, mine in self.of_group:
             for plane, own in enumerate(self.ready[mine].T):
@@ -395,9 +396,10 @@ def table_prices(evaluator: Evaluator, dominated: Bools) -> TablePrices:
 
 
 def levelled_prices(evaluator: Evaluator, dominated: Bools, most: float, groups: Bools | None) -> TablePrices | None:
-    """Prices with those by levels as more planes, the last; None where that is too much work.
+    """Prices with those by levels as further, last planes; None if that is too much work.
 
-    most: seconds that no rank exceeds in the first phase. groups (G,): those in whose use these prices are to be high.
+    most: seconds that no rank exceeds in the first phase. groups (G,): groups whose use these prices should make
+    costly.
     """
     plain = table_prices(evaluator, dominated)
     if len(plain.pieces.modes) * LEVELS > MOST_PRICES or not len(plain.pieces.modes):
@@ -406,9 +408,9 @@ def levelled_prices(evaluator: Evaluator, dominated: Bools, most: float, groups:
 
 
 def different_tables(tables: int, facts: list[tuple[Ints, Floats]]) -> tuple[Ints, Ints]:
-    """(the first of each set of tables with equal facts (C,), in order; the number of each table's set (T,)).
+    """(the first of each set of tables with equal facts (C,), in order; the index of each table's set (T,)).
 
-    facts: (table (N,), numbers (N, ...)) pairs; those of a table are compared in their order, to the last bit.
+    facts: (table (N,), numbers (N, ...)) pairs; a table's rows are compared in their order, to the last bit.
     """
     keys = [b""] * tables
     for table, numbers in facts:

@@ -1,10 +1,11 @@
 """The mix of a cost model's planes under which the cheapest options of all tables together cost most.
 
-Any mix of planes lies below the head, so any gives a valid bound, and the best mix the tightest. Mixes and tables are
-the two sides of a game. Tables answer a mix by their cheapest options, and the mix answers the mean of all answers so
-far: in each fusion group it turns to the planes under which that mean costs most, more sharply with every turn. This is
-fictitious play (Brown, Iterative solution of games by fictitious play, 1951) with a smoothed answer. Many tables choose
-apart from each other, so 25 turns end within 0.02 % of the linear programme's optimum on six problems.
+Any mix of planes is below the head, so any mix gives a valid bound, and the best mix the tightest. Mixes and tables are
+the two players of a game. Tables answer a mix by their cheapest options, and the mix answers the mean of all answers so
+far: in each fusion group it moves towards the planes under which that mean costs most, more sharply with every turn.
+This is fictitious play (Brown, Iterative solution of games by fictitious play, 1951) with a smoothed answer. Many
+tables choose independently of each other, so 25 turns end within 0.02 % of the linear programme's optimum on six
+problems.
 
 Which mix is best depends on what tables may select: on the groups that are open, on the price of memory, and on how
 large a piece may be.
@@ -28,11 +29,11 @@ from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import exp, matmul
 
-TURNS = 25  # of the play; more gained 0.01 % at most
-SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end
-LEAST_HEIGHT = -500.0  # below it a share would be 0, and 0 times infinity is no number
-LEAST_SHARE = 1e-3  # of a plane in the best mix; it stands for 0, which play comes near to and never reaches
-STEP = 0.3  # of the way to its answer that a mix goes in a turn; with all of it some swing to and fro
+TURNS = 25  # turns of the play; more gained 0.01 % at most
+SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to matter; how much less at the end
+LEAST_HEIGHT = -500.0  # below this height a share would be 0, and 0 times infinity is no number
+LEAST_SHARE = 1e-3  # least share of a plane in the best mix; stands for 0, which the play approaches and never reaches
+STEP = 0.3  # how far a mix moves towards its answer in a turn; with all of the way some mixes oscillate
 
 
 def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
@@ -51,7 +52,7 @@ def plane_game(evaluator: Evaluator) -> "PlaneGame":
 
 
 class PlaneGame:
-    """What the options of a problem cost by each plane; `mix` may be asked many times."""
+    """The costs of a problem's options by each plane; `mix` may be called many times."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         problem, options, relaxation = evaluator.problem, evaluator.problem.options, shared_relaxation(evaluator)
@@ -64,10 +65,10 @@ class PlaneGame:
         self._known: dict[tuple[bytes, float, float, float], Floats] = {}
 
     def mix(self, groups: Bools, price: float = 0.0, largest: float = np.inf, penalty: float = 0.0) -> Floats:
-        """The best mix (G, J) where tables may select these groups (G,) only; not to be changed by its users.
+        """The best mix (G, J) if tables may select only these groups (G,); not to be changed by its users.
 
-        price: seconds per byte. largest: seconds of a piece, alone on a rank, at most. penalty: share of its seconds by
-        which an option that spans the world counts as dearer than it is.
+        price: seconds per byte. largest: most seconds of a piece, alone on a rank. penalty: share of its seconds that
+        is added to an option that spans the world.
         """
         key = groups.tobytes(), price, largest, penalty
         if key not in self._known:
@@ -82,9 +83,9 @@ class PlaneGame:
 
 
 def played_mix(seconds: Floats, group: Ints, start: Ints, groups: int) -> Floats:
-    """The best mix (G, J) that a play of TURNS meets.
+    """The best mix (G, J) met in a play of TURNS.
 
-    seconds (O, J): of each option by each plane, infinite where it may not be selected. group (O,): of each option.
+    seconds (O, J): of each option by each plane, infinite if it may not be selected. group (O,): of each option.
     start (T + 1,): options of each table.
     """
     kept, planes = _worth_playing(seconds, group, start), seconds.shape[1]
@@ -113,7 +114,7 @@ def played_mix(seconds: Floats, group: Ints, start: Ints, groups: int) -> Floats
 
 
 def _worth_playing(seconds: Floats, group: Ints, start: Ints) -> Bools:
-    """Options (O,) that no mix leaves out for the one before them of their table and group that costs least in all."""
+    """Options (O,) that some mix may prefer to the earlier option of their table and group with the least total."""
     new = np.append(True, group[1:] != group[:-1])
     new[start[:-1]] = True
     runs = np.flatnonzero(new)

@@ -1,7 +1,7 @@
-"""A small linear programme, solved by the simplex method with array operations that have the same bits everywhere.
+"""A small linear programme, solved by the simplex method with array operations that give the same bits everywhere.
 
-Only for prices: whoever uses its duals proves by other means what they are worth (rank_fillings.py). So it may end
-early, and what rounding does to it changes no proof.
+Only for prices: users of its duals prove by other means what these are worth (rank_fillings.py). So it may end early,
+and its rounding errors change no proof.
 
 Legend: m rows, n columns.
 """
@@ -11,16 +11,16 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.elementary import matmul
 
-SMALL = 1e-9  # what counts as zero, of numbers that are about 1
-OWN = -1  # in place of the number of a column: one that a row begins with
-ZERO_PIVOT = 1e-7  # smaller numbers are not divided by
+SMALL = 1e-9  # what counts as zero, for numbers of about 1
+OWN = -1  # in place of a column's index: the column that a row begins with
+ZERO_PIVOT = 1e-7  # smaller numbers are not used as divisors
 
 
 class Simplex:
-    """The least cost @ x with rows @ x = right, x >= 0, begun with one column of its own in each row.
+    """The least cost @ x with rows @ x = right, x >= 0, started with one own column in each row.
 
-    rows (m, n), cost (n,). pivots: made so far. The columns of its own stay in the solution where `own_cost` is 0, as
-    those of inequalities do, and leave it where that is high.
+    rows (m, n), cost (n,). pivots: made so far. Own columns stay in the solution if their `own_cost` is 0, as those of
+    inequalities do, and leave it if that is high.
     """
 
     def __init__(self, right: Floats, own_cost: Floats) -> None:
@@ -32,7 +32,7 @@ class Simplex:
         self.pivots = 0
 
     def solve(self, rows: Floats, cost: Floats, most: int) -> bool:
-        """Pivot until no column is worth more, at most so many times; whether it came to an end."""
+        """Pivot at most `most` times, until no column improves the cost; returns whether it came to an end."""
         for _ in range(most):
             reduced = cost - matmul(self.duals, rows)
             own = self.own_cost - self.duals
@@ -48,7 +48,7 @@ class Simplex:
         return False
 
     def _pivot(self, number: int, column: Floats, worth: float) -> bool:
-        """Take a column (m,), in terms of the basis, into it; False where nothing limits it."""
+        """Bring a column (m,), in terms of the basis, into the basis; False if nothing limits it."""
         limits: Bools = column > ZERO_PIVOT
         if not limits.any():
             return False

@@ -1,4 +1,4 @@
-"""The heaviest table where its columns are split: what ranks that hold some of them take, and what else fits there.
+"""The heaviest table with its columns split: what ranks that hold some of them take, and what else fits there.
 
 Legend: n width steps of the table, N pieces of other tables, J planes, K multipliers side by side, R limits.
 """
@@ -17,10 +17,10 @@ from recsmith.elementary import matmul
 
 @dataclass(frozen=True)
 class HeldBeside:
-    """What pieces of other tables take of ranks, those that take least first.
+    """What pieces of other tables take on ranks with steps of the table, those that take least first.
 
-    held (n,): what a rank's steps take by one plane, infinite where they are not held so. order, seconds (n, N): the
-    pieces, and what each takes by it.
+    held (n,): what a rank's steps take by one plane, infinite if they cannot be held so. order, seconds (n, N): the
+    pieces, and what each takes by that plane.
     """
 
     held: Floats
@@ -28,7 +28,7 @@ class HeldBeside:
     seconds: Floats
 
     def most(self, step: int, price: Floats, limits: Floats) -> Floats:
-        """The most (K, R) that pieces with these prices (K, N) add up to on a rank with a limit (R,), beside steps."""
+        """The most (K, R) that pieces with these prices (K, N) add up to on a rank with limits (R,), next to steps."""
         left: Floats = np.maximum(limits - self.held[step], 0.0)
         fitting: Ints = self.seconds[step].searchsorted(left, side="right")
         seconds, most = self.seconds[step, : fitting[-1]], np.zeros((len(price), len(limits)))
@@ -45,11 +45,11 @@ class HeldBeside:
 class SplitTable:
     """A table in one mode, by how many width steps of it a rank holds (n + 1,).
 
-    table: its number among different ones. mode: of the problem. fits (n,): whether a rank takes a piece of so many
-    steps; pieces (n, J): its seconds by each plane. ready, rest: seconds that the steps take of the rank at least.
-    crowded: the least `ready` of a rank that holds them in several pieces, or anything else beside. others (N, J),
-    groups_beside (N,), rest_beside (N,): pieces of other tables. beside: what these take where the steps are one piece,
-    and where they are several; of `some` of the steps.
+    table: its index among different tables. mode: of the problem. fits (n,): whether a rank can hold a piece of this
+    many steps; pieces (n, J): its seconds by each plane. ready, rest: least seconds of the steps on a rank. crowded:
+    the least `ready` of a rank that holds them in several pieces, or holds anything else. others (N, J), groups_beside
+    (N,), rest_beside (N,): pieces of other tables. beside: what these take if the steps are one piece, and if they are
+    several; for `some` of the steps.
     """
 
     table: int
@@ -72,7 +72,7 @@ class SplitTable:
 
     @cached_property
     def by_plane(self) -> Floats:
-        """The same by each plane alone (J, n + 1)."""
+        """The least seconds of steps on a rank by each plane alone (J, n + 1)."""
         return self.taken(np.eye(self.pieces.shape[1]))
 
     def seconds_beside(self, mix: Floats) -> Floats:
@@ -80,16 +80,16 @@ class SplitTable:
         return np.einsum("nj,knj->kn", self.others, mix[:, self.groups_beside])
 
     def dearest(self, price: Floats) -> Floats:
-        """The most (K, J) that a second by each plane is worth, of pieces with these prices (K, N)."""
+        """The highest price per second by each plane (K, J), over pieces with these prices (K, N)."""
         worth = [
             np.divide(price, plane, out=np.where(price > 0, np.inf, 0.0), where=plane > 0) for plane in self.others.T
         ]
         return np.stack([each.max(axis=1, initial=0.0) for each in worth], axis=1)
 
     def most_beside(self, price: Floats, limits: Floats, steps: Sequence[int]) -> Floats:
-        """The most (K, n + 1, R) that pieces with these prices (K, N) add up to, beside these steps on a rank.
+        """The most (K, n + 1, R) that pieces with these prices (K, N) add up to, next to these steps on a rank.
 
-        limits (R,): of `ready`, in order.
+        limits (R,): of `ready`, in ascending order.
         """
         found = np.zeros((len(price), len(self.ready), len(limits)))
         for place in np.flatnonzero(np.isin(self.some, steps)).tolist():
@@ -98,7 +98,7 @@ class SplitTable:
 
 
 def covers(cost: Floats) -> Floats:
-    """Least cost (..., n + 1) of 0 to n width steps, in one piece or more of these costs (..., n)."""
+    """Least cost (..., n + 1) of 0 to n width steps, in one or more pieces of these costs (..., n)."""
     best = np.concatenate([np.zeros((*cost.shape[:-1], 1)), cost], axis=-1)
     for filled in range(2, best.shape[-1]):
         pairs = best[..., 1 : filled // 2 + 1] + best[..., filled - 1 : filled - filled // 2 - 1 : -1]
@@ -147,7 +147,7 @@ def _split_table(evaluator: Evaluator, prices: TablePrices, piece: Ints, below: 
 
 
 def _beside_one(evaluator: Evaluator, prices: TablePrices, held: Ints, other: Ints) -> HeldBeside:
-    """What other pieces take beside single ones, by the plane under which the single one takes most."""
+    """What other pieces take next to a single piece, by the plane under which the single one takes most."""
     pieces, slopes = prices.pieces, prices.planes.slopes[:, 0]
     terms, seconds = evaluator.terms(pieces.modes[other], pieces.widths[other]), list[Floats]()
     plane = pieces.ready[held].argmax(axis=1)
@@ -162,7 +162,7 @@ def _beside_one(evaluator: Evaluator, prices: TablePrices, held: Ints, other: In
 
 
 def _beside_several(prices: TablePrices, several: Floats, other: Ints) -> HeldBeside:
-    """The same beside several pieces of the table, which take so much together by each plane (n, J)."""
+    """What other pieces take next to several pieces of the table, whose total by each plane is given (n, J)."""
     plane = np.where(np.isfinite(several), several, -1.0).argmax(axis=1)
     return _sorted(several[np.arange(len(several)), plane], prices.pieces.ready[other][:, plane].T)
 

@@ -1,4 +1,4 @@
-"""Ways to place one table, as columns of the linear programmes of rank_fillings.py.
+"""Placements of single tables, as columns of the linear programmes of rank_fillings.py.
 
 Legend: J planes, N pieces, n choices, E entries: pieces of choices.
 """
@@ -9,24 +9,24 @@ from recsmith._types import Floats
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.elementary import matmul
 
-MOST_DIFFERENT = 20  # tables: the programmes of more have too many rows
-MOST_CHOICES = 2_500  # of all tables: more are too much work
-PARTS = ((32, 4), (64, 3))  # width steps up to which a table is split into so many parts; beyond into two
+MOST_DIFFERENT = 20  # different tables: the programmes of more have too many rows
+MOST_CHOICES = 2_500  # choices of all tables: more are too much work
+PARTS = ((32, 4), (64, 3))  # (width steps, most parts of a table with at most these steps); beyond, two parts
 
 
 def has_few_choices(prices: TablePrices) -> bool:
-    """Whether different tables, and the ways to place them, are few enough for such programmes."""
+    """Whether there are few enough different tables, and choices for them, for such programmes."""
     families = sum(len(family) * len(few_parts(family.shape[1])) for family in prices.pieces.families)
     choices = len(prices.worldwide) + len(prices.pieces.whole) + families
     return len(prices.copies) <= MOST_DIFFERENT and choices <= MOST_CHOICES
 
 
 class TableChoices:
-    """Ways to place one table, as columns of linear programmes: options that span the world, and splits of few parts.
+    """Placements of single tables, as columns of linear programmes: options that span the world, splits of few parts.
 
-    table, group (n,). choice, piece, ranks (E,): how many ranks hold a piece in a choice, where any do. ready (n, J),
-    rest, bytes (n,): seconds by plane, and in later phases, and bytes, on all ranks together; spread (n, J): seconds on
-    each rank by plane of those that span the world, of which the others are 0.
+    table, group (n,). choice, piece, ranks (E,): number of ranks that hold a piece in a choice, if any do. ready (n,
+    J), rest, bytes (n,): seconds by plane, in later phases, and bytes, on all ranks together; spread (n, J): seconds on
+    each rank by plane for options that span the world, whose `ready` and `rest` are 0.
     """
 
     def __init__(self, prices: TablePrices) -> None:
@@ -53,7 +53,7 @@ class TableChoices:
 
 
 def few_parts(steps: int) -> Floats:
-    """Every way (n, steps) to write a number of width steps as a sum of few: how often each width is in it."""
+    """Every way (n, steps) to write a number of width steps as a sum of few widths: how often each is used."""
     most = next((parts for up_to, parts in PARTS if steps <= up_to), 2)
     found: list[list[int]] = []
 

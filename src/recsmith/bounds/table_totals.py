@@ -1,14 +1,14 @@
-"""The least that tables can cost within some limits, over every split of their columns: the left side of a bound.
+"""The least cost of tables within some limits, over every split of their columns: the left side of a bound.
 
-The options of a problem hold a sample of all splits. Bounds must hold for every one, so under `widths any` the cheapest
-split into multiples of 4 columns is found by dynamic programming: the cheapest cover of s width steps is one piece, or
-the cheapest covers of i and of s - i steps side by side, with i at most s / 2; where the bytes of the split are asked
-for as well, it is a last piece of w steps beside the cheapest cover of s - w. It takes n additions of arrays of up to n
-steps, so very wide tables get a bound below it instead, which takes n divisions: a cover costs no less than n times the
-least cost of a step, that is of a piece over its steps.
+The options of a problem hold a sample of all splits. Bounds must hold for every split, so under `widths any` the
+cheapest split into multiples of 4 columns is found by dynamic programming: the cheapest cover of s width steps is one
+piece, or the cheapest covers of i and of s - i steps side by side, with i at most s / 2. If the bytes of the split are
+needed as well, it is a last piece of w steps next to the cheapest cover of s - w. It takes n additions of arrays of up
+to n steps, so very wide tables get a lower bound instead, which takes n divisions: a cover costs no less than n times
+the least cost of a step, which is that of a piece over its steps.
 
 Legend: T tables, G fusion groups, m modes of one dim, n = dim / 4 width steps; cost[..., j] is of a piece of
-(j + 1) * 4 columns, and inf where no such piece is allowed.
+(j + 1) * 4 columns, and inf if no such piece is allowed.
 """
 
 from copy import copy
@@ -24,8 +24,8 @@ from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import distinct
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
-MOST_REMEMBERED = 20_000  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
-MOST_STEPS = 1024  # of 4 columns: wider tables get the bound of n divisions, which is seldom far below
+MOST_REMEMBERED = 20_000  # solutions kept for one dim; trade-off: memory against solving splits again in a bisection
+MOST_STEPS = 1024  # most steps of 4 columns: wider tables get the bound of n divisions, which is seldom far below
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Least:
     """Per table (T,) the least value within some limits, and bytes and fusion group of the option or split that has it.
 
     everywhere: seconds of it that every rank carries. largest: seconds of its largest piece that does not span the
-    world; 0 where the table is split.
+    world; 0 if the table is split.
     """
 
     value: Floats
@@ -95,7 +95,7 @@ class _SplitFamily:
     def cheapest(self, limit: float, price: float, rows: Ints) -> tuple[Floats, Floats]:
         """(least value, its bytes) of the splits of some modes into pieces of at most `limit` seconds.
 
-        What a mode's allowed pieces cost is solved once, and remembered.
+        The result for a mode's set of allowed pieces is computed once, and remembered.
         """
         cost, allowed = self._cost(price)[0][rows], self.alone[rows] <= limit
         bits: list[bytes] = [each.tobytes() for each in np.packbits(allowed, 1)]
@@ -112,7 +112,7 @@ class _SplitFamily:
         return value, size
 
     def least(self, limit: float, price: float) -> Floats:
-        """What no split of a mode (m,) can cost less than, into pieces of at most `limit` seconds: by n divisions."""
+        """Lower bound (m,) on the cost of a mode's splits into pieces of at most `limit` seconds: by n divisions."""
         _, share, least = self._cost(price)
         limited = self.dearest > limit
         if limited.any():
@@ -121,7 +121,7 @@ class _SplitFamily:
         return share.shape[1] * least
 
     def _cost(self, price: float) -> tuple[Floats, Floats, Floats]:
-        """Of pieces at a price of memory: their cost (m, n), that over their steps, and the least of these (m,)."""
+        """For pieces at a price of memory: their cost (m, n), that over their steps, and the least of these (m,)."""
         if self._costs is None or self._costs[0] != price:
             cost = self.coverage * self.seconds + price * self.bytes
             share = _cost_of_a_step(cost)
@@ -130,7 +130,7 @@ class _SplitFamily:
 
 
 def _distinct_rows(rows: Floats) -> Ints:
-    """The first of each set of equal rows: types that cost the same (column_wise on one host or on any) count once."""
+    """The first of each set of equal rows, so that types of equal cost (column_wise on one host or any) count once."""
     return np.sort(np.array(list({row.tobytes(): i for i, row in reversed(list(enumerate(rows)))}.values())))
 
 
@@ -143,14 +143,14 @@ class TableTotals:
         self.splits = _split_families(evaluator, self.relaxation.linear) if any_width else []
 
     def repriced(self, linear: LinearBound) -> "TableTotals":
-        """The same tables with the prices of another linear bound, in much less time than anew."""
+        """The same tables with the prices of another linear bound, much faster than new totals."""
         other = copy(self)
         other.relaxation = self.relaxation.repriced(linear)
         other.splits = [family.priced(linear) for family in self.splits]
         return other
 
     def at(self, limits: SelectionLimits) -> Total:
-        """The sums over all tables; infinite where a table has no option left."""
+        """The sums over all tables; infinite if a table has no option left."""
         choice = self.relaxation.choose(limits)
         value, size, _ = self._least(choice, limits)
         total, weight = float(value.sum()), float(size.sum())
@@ -171,25 +171,25 @@ class TableTotals:
         return Least(value, size, group, everywhere, largest)
 
     def _least(self, choice: Choice, limits: SelectionLimits) -> tuple[Floats, Floats, list[tuple[int, int]]]:
-        """(least values (T,), their bytes (T,), the tables that are split, each with its group), by chosen options."""
+        """(least values (T,), their bytes (T,), the split tables, each with its group), from chosen options."""
         value, size, split = self._value(choice, limits), choice.bytes.copy(), list[tuple[int, int]]()
         for family in self.splits:
             limit = min(limits.limit, limits.local)
             may = family.least(limit, limits.price) < value[family.table] * (1 - ROUNDING)
             if limits.groups is not None:
                 may &= limits.groups[family.group]
-            if not may.any():  # whole tables are mostly cheapest
+            if not may.any():  # mostly, whole tables are cheapest
                 continue
             rows = np.flatnonzero(may)
             for i, split_value, split_bytes in zip(rows, *family.cheapest(limit, limits.price, rows), strict=True):
                 t = family.table[i]
-                if split_value < value[t] * (1 - ROUNDING):  # otherwise it is the option, added up in another order
+                if split_value < value[t] * (1 - ROUNDING):  # otherwise it is the option, summed in another order
                     value[t], size[t] = split_value, split_bytes
                     split.append((t, family.group[i]))
         return value, size, split
 
     def _value(self, choice: Choice, limits: SelectionLimits) -> Floats:
-        """Seconds and what bytes and spanning the world cost, of the option of every table."""
+        """Seconds plus the price of bytes and the world penalty, of the option of every table."""
         if not limits.world_penalty:
             return choice.seconds + limits.price * choice.bytes
         spans = self.relaxation.option_worldwide[choice.option] & np.isfinite(choice.seconds)
@@ -197,7 +197,7 @@ class TableTotals:
         return choice.seconds + penalised + limits.price * choice.bytes
 
     def per_coverage(self, coverage: Ints) -> Floats:
-        """The least seconds (T, C) of every table in modes that cover so many ranks (C, ascending); inf for none."""
+        """The least seconds (T, C) of every table in modes that cover this many ranks (C, ascending); inf for none."""
         relaxation, problem = self.relaxation, self.relaxation.problem
         least: Floats = np.full((len(problem.tables), len(coverage)), np.inf)
         column = np.searchsorted(coverage, problem.modes.coverage[problem.options.mode])
@@ -217,14 +217,14 @@ def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFam
 
 
 def least_cost(cost: Floats) -> Floats:
-    """Least total cost (...) of covering n width steps with pieces of these costs (..., n); inf where none can.
+    """Least total cost (...) of covering n width steps with pieces of these costs (..., n); inf if no pieces can.
 
-    Beyond MOST_STEPS it is a bound below that cost.
+    Beyond MOST_STEPS it is a lower bound on that cost.
     """
     steps = cost.shape[-1]
     if steps > MOST_STEPS:
         return steps * _cost_of_a_step(cost).min(axis=-1)
-    best = np.empty((steps + 1, cost.size // steps))  # steps first: the least of many rows is taken side by side
+    best = np.empty((steps + 1, cost.size // steps))  # steps first: the least of many rows is computed side by side
     best[0], best[1:] = 0.0, cost.reshape(-1, steps).T
     for filled in range(2, steps + 1):
         half = filled // 2
@@ -234,9 +234,9 @@ def least_cost(cost: Floats) -> Floats:
 
 
 def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
-    """(least total cost, the bytes of the split that has it), both (m,), of pieces with costs and bytes (m, n).
+    """(least total cost, the bytes of the split with this cost), both (m,), of pieces with costs and bytes (m, n).
 
-    Of splits that cost the same, the one whose last piece is narrowest counts.
+    Among splits of equal cost, the one with the narrowest last piece is taken.
     """
     modes, steps = cost.shape
     if steps > MOST_STEPS:
@@ -244,7 +244,7 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
     if can_split():
         return cheapest_splits(cost, size)
     best, weight, widest = np.zeros((modes, steps + 1)), np.zeros(modes), _widest(cost)
-    for empty in range(steps - 1, -1, -1):  # best[:, empty] covers all steps but so many
+    for empty in range(steps - 1, -1, -1):  # best[:, empty] covers all steps but `empty`
         totals = cost[:, : steps - empty][:, :widest] + best[:, empty + 1 : empty + 1 + widest]
         np.minimum.reduce(totals, axis=1, out=best[:, empty])
     for mode in range(modes):
@@ -257,7 +257,7 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
 
 
 def _least_of_steps(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
-    """The bound of n divisions (m,), and the bytes that as many steps of its piece have."""
+    """The bound of n divisions (m,), and the bytes of as many steps of its piece."""
     steps = cost.shape[1]
     share = _cost_of_a_step(cost)
     piece = share.argmin(axis=1)
@@ -266,7 +266,7 @@ def _least_of_steps(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
 
 
 def _cost_of_a_step(cost: Floats) -> Floats:
-    """Cost (..., n) of pieces over the steps that they have."""
+    """Cost (..., n) of pieces divided by their steps."""
     return cost / np.arange(1.0, cost.shape[-1] + 1)
 
 

@@ -42,7 +42,7 @@ FAR_REACH = 1.3  # the same if devices are many, too, and with them the work: ga
 TRIAL = 3  # each of two searches gets a third of the work, each of three a quarter; then the most promising the rest
 WORK_AT_ONCE = 200_000_000  # numbers between two checks whether to continue: a fiftieth of a second
 HOST_TRIAL, HOST_GAIN = 1 / 6, 2e-4  # share of the work by which the bound must have risen: by this share of it
-MOST_SELECTIONS = 3  # selections of tables in the lowest nodes that searches may begin with
+MOST_SELECTIONS = 3  # after this share of the work, the bound must have risen by this relative amount
 HEAVY = 1.1  # times the first bound: if the search over a heavy table's spreads reaches it, it is ahead of others
 HEAVY_TRIALS = ((1 / 6, 1.0), (1 / 3, HEAVY))  # shares of its work, and times the first bound that it must have reached
 
