@@ -58,7 +58,7 @@ class Multipliers(NamedTuple):
 class NodeArrays(NamedTuple):
     """Ranges and multipliers of K nodes as arrays: ready and rest are (K, 2), mix (K, G, J), dual (K, D), others (K,).
 
-    dual: seconds that functions of dual_feasible.py may add up to on a rank; stepped: seconds of whole width steps.
+    dual: seconds that functions of dual_feasible.py may add up to on a rank; stepped: the same of whole steps.
     """
 
     ready: Floats
