@@ -1,11 +1,11 @@
-"""A bound for few large pieces: what fillings of a rank are worth, for every time that the slowest rank may take.
+"""A bound for few large pieces: the worth of a rank's fillings, for every time that the slowest rank may take.
 
-Where a rank holds one to three pieces, what is lost is what no combination of pieces fills. So prices are sought for
-shares of tables such that no filling of a rank is worth much, while all tables cost a lot: W ranks are worth at most W
-times the best filling, and what the tables cost beyond that no plan avoids (docs/bounds.md).
+If a rank holds one to three pieces, time is lost that no combination of pieces fills. So prices for shares of tables
+are sought under which no filling of a rank is worth much, while all tables cost a lot: W ranks are worth at most W
+times the best filling, and no plan avoids what the tables cost beyond that (docs/bounds.md).
 
-The times of the slowest rank in the first phase, and in the later ones, are cells of a grid. One knapsack says what the
-fillings of all cells are worth, so prices sought for one cell count in all. Again and again prices are sought for a
+The times of the slowest rank in the first phase, and in the later ones, are cells of a grid. One knapsack computes the
+worth of the fillings of all cells, so prices sought for one cell apply to all. Again and again prices are sought for a
 cell near the lowest, until every cell is above the plan or the lowest can be raised no more.
 
 Legend: n shares, C different tables, G fusion groups, R and Q cells of the grid.
@@ -24,29 +24,30 @@ from recsmith.bounds.phase_nodes import PhaseNode
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.bounds.rank_shares import Items, Knapsack, RankShares
 
-CELLS = 250, 30  # of the first grid: steps of the seconds in the first phase, and in the later ones
-FINER = 2  # times that cells are halved in both phases, once the lowest can be raised no more
-MOST_GROUPS = 6  # of a problem: every set of them has a grid
-MOST_NUMBERS = 30_000_000  # of a knapsack's notes, 8 bytes each: stages times cells
-MARGIN = 1.0001  # times the seconds that grids reach to: more than rounding
-FIRST_PRICES = 20  # lowest nodes of the search before, whose prices are the first
-AIM = 0.5  # share of what a bound lacks that is aimed at in one cell
-LITTLE = 0.015  # of the plan: where less is lacking, all of it is aimed at
-ROUNDS, LAST_ROUNDS = 30, 80  # for a cell beyond the lowest, and for the lowest itself
+CELLS = 250, 30  # cells of the first grid: steps of the seconds in the first phase, and in the later ones
+FINER = 2  # how often cells are halved in both phases, once the lowest can be raised no more
+MOST_GROUPS = 6  # most groups of a problem: every set of them has a grid
+MOST_NUMBERS = 30_000_000  # of a knapsack's notes, 8 bytes each: stages times cells, at most
+MARGIN = 1.0001  # times the seconds that grids cover: above rounding errors
+FIRST_PRICES = 20  # lowest nodes of the search before, whose prices are tried first
+AIM = 0.5  # share of the gap of a bound that is aimed at in one cell
+LITTLE = 0.015  # of the plan: a gap below this is aimed at as a whole
+ROUNDS, LAST_ROUNDS = 30, 80  # rounds for a cell beyond the lowest, and for the lowest itself
 BOX, LEAST_BOX, MOST_BOX = 0.3, 0.01, 1.0  # how far prices may move, as a share of each
-FLOOR = 0.02  # of an even share of a rank: prices below it move as if they were that
-CLOSE = 1e-3, 1e-8  # relative, and seconds: where the linear programme promises no more, prices are the best
-FAR_PRICE = 10.0  # times the seconds of a cell: of shares that have no time in it
-MOST_SCALE = 1e3  # by which prices are multiplied, or divided, where that raises a cell
-SAFETY = 1e-12  # of what sums of prices are: more than their roundings
+FLOOR = 0.02  # of an even share of a rank: the least price from which a price's move is computed
+CLOSE = 1e-3, 1e-8  # relative, and in seconds: if the linear programme promises no more than this, prices are the best
+FAR_PRICE = 10.0  # times the seconds of a cell: the price of shares that do not fit its time
+MOST_SCALE = 1e3  # largest factor by which prices are multiplied, or divided, if that raises a cell
+SAFETY = 1e-12  # of the sums of prices: above their rounding errors
 
 
 @dataclass
 class _Groups:
-    """Plans that use just these groups (G,): certain seconds, and what is known of each cell.
+    """Plans that use exactly these groups (G,): certain seconds, and what is known of each cell.
 
-    beyond (R + 1, Q + 1): seconds that tables cost beyond all ranks at least, by the prices of number `by` in the pool.
-    floor: seconds of plans by the search before. within: sets of some of these groups, for which its prices count, too.
+    beyond (R + 1, Q + 1): least seconds that tables cost beyond all ranks, by the prices with index `by` in the pool.
+    floor: seconds of plans from the search before. within: sets of some of these groups, for which its prices also
+    count.
     """
 
     groups: Bools
@@ -60,14 +61,14 @@ class _Groups:
 
 
 class FillingGrid:
-    """The bound; `solve` may be called again to go on, until it is `done` or high enough."""
+    """The bound by a grid; call `solve` again to continue, until it is `done` or high enough."""
 
     def __init__(self, prices: TablePrices, nodes: Iterable[PhaseNode], below: float) -> None:
-        """nodes: that hold all plans of less than `below` seconds, by a search of phase_branching.py."""
+        """nodes: of a search of phase_branching.py, which together hold all plans of less than `below` seconds."""
         self.prices, self.shares, self.world, self.below = prices, RankShares(prices), prices.world, below
         self.nodes = sorted(nodes)
         self.done, self.rounds, self._is_left_out = False, 0, False
-        self._reach = 1.0  # of what is aimed at, how far beyond the lowest cell prices are sought
+        self._reach = 1.0  # how far beyond the lowest cell prices are sought, as a share of what is aimed at
         self._pool: list[Floats] = []
         self._sets = list(self._sets_of_groups())
         if not self._sets:
@@ -84,7 +85,7 @@ class FillingGrid:
 
     @property
     def bound(self) -> float:
-        """Seconds that no plan of less than `below` undercuts; `below` where there is none."""
+        """Seconds that no plan of less than `below` undercuts; `below` if there is no such plan."""
         if self._is_left_out:
             return min((node.value for node in self.nodes), default=self.below)
         if not self._sets:
@@ -92,7 +93,7 @@ class FillingGrid:
         return min(self.below, min(float(self._seconds(each).min()) for each in self._sets) * (1 - ROUNDING))
 
     def solve(self, rounds: int, enough: float = np.inf, keep_on: Callable[[], bool] = lambda: True) -> None:
-        """Go on until so many prices have been sought in all, the bound is high enough, or it can rise no more."""
+        """Continue until `rounds` prices have been sought in all, the bound is high enough, or it can rise no more."""
         while not self.done and self.rounds < rounds and self.bound < min(enough, self.below) and keep_on():
             number, ready, rest = self._lowest()
             some = self._sets[number]
@@ -112,7 +113,7 @@ class FillingGrid:
                 self._halve_cells()
 
     def _halve_cells(self) -> None:
-        """Go on with cells of half the seconds; what is known of a cell holds for its parts."""
+        """Continue with cells of half the seconds; what is known of a cell also holds for its parts."""
         finer = 2 * self.cells[0] + 1, 2 * self.cells[1] + 1
         if self._finer == FINER or not self._has_room(finer):
             self.done = True
@@ -126,7 +127,7 @@ class FillingGrid:
             each.by = np.repeat(np.repeat(each.by, 2, axis=0), 2, axis=1)
 
     def _has_room(self, cells: tuple[int, int]) -> bool:
-        """Whether a knapsack of so many cells keeps its notes in little memory."""
+        """Whether the notes of a knapsack with this many cells fit in little memory."""
         return len(self.shares.stages()) * (cells[0] + 1) * (cells[1] + 1) <= MOST_NUMBERS
 
     def _sets_of_groups(self) -> Iterator[_Groups]:
@@ -147,9 +148,9 @@ class FillingGrid:
                     yield _Groups(groups, certain, none, none.astype(np.int64), none)
 
     def _step_seconds(self) -> tuple[float, float]:
-        """Seconds of a step of each phase, so that grids reach to all plans of less than `below` seconds.
+        """Seconds of a step of each phase, so that grids cover all plans of less than `below` seconds.
 
-        Where tables cost at least M by their seconds in one phase, the other takes less than `below` less M.
+        If tables cost at least M by their seconds in one phase, the other phase takes less than `below` - M.
         """
         reach = [0.0, 0.0]
         for phase, seconds in enumerate((self.shares.ready, self.shares.rest)):
@@ -179,20 +180,20 @@ class FillingGrid:
             np.minimum(each.floor[ready, rest], node.value, out=each.floor[ready, rest])
 
     def _seconds(self, each: _Groups) -> Floats:
-        """Seconds (R + 1, Q + 1) that no plan of these groups undercuts whose slowest rank is in the cell."""
+        """Seconds (R + 1, Q + 1) that no plan of these groups with its slowest rank in the cell can undercut."""
         ready, rest = (np.arange(cells + 1) * step_s for cells, step_s in zip(self.cells, self.step_s, strict=True))
         own = each.certain + ready[:, None] + rest + np.maximum(each.beyond, 0.0)
         return np.maximum(own, each.floor)
 
     def _lowest(self) -> tuple[int, int, int]:
-        """The number of the set, and the cell, whose bound is lowest."""
+        """The index of the set, and the cell, with the lowest bound."""
         seconds = [self._seconds(each) for each in self._sets]
         number = int(np.argmin([each.min() for each in seconds]))
         ready, rest = divmod(int(seconds[number].argmin()), self.cells[1] + 1)
         return number, ready, rest
 
     def _tables(self, each: _Groups, local: Floats, scale: float) -> float:
-        """What all tables cost at least in these groups, with `scale` times local prices (C, G)."""
+        """The least cost of all tables in these groups, with `scale` times local prices (C, G)."""
         return float((self._least(each, self.shares.everywhere, local, scale) * self.shares.copies).sum())
 
     def _least(self, each: _Groups, everywhere: Floats, local: Floats, scale: float) -> Floats:
@@ -200,7 +201,7 @@ class FillingGrid:
         return np.minimum(spread, scale * np.where(each.groups, local, np.inf).min(axis=1))
 
     def _try(self, price: Floats, at: _Groups | None, cell: tuple[int, int]) -> float:
-        """Raise all cells as far as these prices (n,) do; what tables cost beyond all ranks in one of them."""
+        """Raise all cells as far as these prices (n,) allow; returns what tables cost beyond all ranks in one cell."""
         local, ways = self.shares.cheapest(price)
         self.knapsack.solve(price)
         scales, found = [1.0], -np.inf
@@ -219,7 +220,7 @@ class FillingGrid:
         return found
 
     def _best_scale(self, at: _Groups, local: Floats, worth: float) -> tuple[float, float]:
-        """By what to multiply prices so that tables cost most beyond all ranks, and what they cost then."""
+        """The factor on prices at which tables cost most beyond all ranks, and that cost."""
         spread = np.where(at.groups, self.shares.everywhere, np.inf).min(axis=1)
         own = np.where(at.groups, local, np.inf).min(axis=1)
         ratio = np.divide(spread, own, where=(own > 0) & np.isfinite(spread), out=np.ones(len(own)))
@@ -234,7 +235,7 @@ class FillingGrid:
     def _raise(
         self, at: _Groups, cell: tuple[int, int], need: float, rounds: int, keep_on: Callable[[], bool]
     ) -> bool | None:  # fmt: skip
-        """Seek prices by which tables cost so much more than all ranks in a cell; False where there are none."""
+        """Seek prices by which tables cost `need` seconds more than all ranks in a cell; False if there are none."""
         master, shares = self._master(at), self.shares
         own: Bools = at.groups[shares.group]
         fits: Bools = own & (self.knapsack.ready <= cell[0]) & (self.knapsack.rest <= cell[1])
@@ -273,7 +274,7 @@ class FillingGrid:
 
     @staticmethod
     def _next_box(box: float, best: float, have: float, promised: float, promises_no_more: bool) -> float:
-        """Wider where prices kept what was promised, or where the box is all that is in the way; else narrower."""
+        """A wider box if prices kept what was promised, or if only the box is in the way; else a narrower one."""
         if promises_no_more:
             return min(4 * box, MOST_BOX)
         if best > have + 0.3 * (promised - have):
@@ -286,7 +287,7 @@ class FillingGrid:
         return ready <= cell[0] and rest <= cell[1]
 
     def _master(self, at: _Groups) -> FillingPrices:
-        """The linear programme of these groups, made where it is first needed."""
+        """The linear programme of these groups, made when it is first needed."""
         if at.master is None:
             at.master = FillingPrices(self.shares, self.world, at.groups[self.shares.group])
             for way in self.shares.first_ways():
@@ -296,5 +297,5 @@ class FillingGrid:
 
 
 def _halved(cells: Floats) -> Floats:
-    """Cells (2 R, 2 Q) of half the seconds, with what is known of the cells (R, Q) that they are parts of."""
+    """Cells (2 R, 2 Q) of half the seconds, with what is known of the cells (R, Q) that contain them."""
     return np.repeat(np.repeat(cells, 2, axis=0), 2, axis=1)

@@ -1,7 +1,7 @@
-"""The search of phase_branching.py, gone on with by what two hosts have of their own, where tables may cover a host.
+"""The search of phase_branching.py continued with the load of each of two hosts, if tables may cover a host.
 
-It begins with the open nodes of such a search, those that use the same groups as one. A node also says between which
-seconds lies what pieces of hosts take on each host (host_prices.py): a host that has much of them has no room for large
+It begins with the open nodes of such a search, joining those that use the same groups. A node also has a range for the
+seconds that pieces of hosts take on each host (host_prices.py): a host that holds much of them has no room for large
 pieces of single ranks. The least bound of all open nodes holds for every plan (docs/bounds.md).
 
 Legend: K price lists, C different tables, G fusion groups.
@@ -32,48 +32,48 @@ from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_nodes import FINE, PhaseNode, PhaseRanges, split_by_range
 from recsmith.costs.protocol import Evaluator
 
-FINE_SECONDS = 5 * FINE  # of a node's bound: a range of a host's seconds that is narrower is not split
-FINEST = 1 / 16  # times both: no finer
-NARROWER = 0.2  # of the wider range of the phases: the same
-FIRST_ROUNDS, ROUNDS, LAST_ROUNDS = 15, 4, 40  # of prices: of a node to begin with, of a half, and of the last resort
-STEPS = (1.0, 0.5, 0.2)  # from the best prices to those of the programme: so far each round goes
-CHANGES = ((0.85, 1), (1.15, 1), (1, 0.85), (1, 1.15))  # times the prices of both phases, tried after it
-CLOSE = 3e-4  # of a node's bound: nearer to the programme's value, other prices gain little
+FINE_SECONDS = 5 * FINE  # of a node's bound: a narrower range of a host's seconds is not split
+FINEST = 1 / 16  # least factor on FINE and FINE_SECONDS
+NARROWER = 0.2  # of the wider range of the phases: a narrower range of a host is not split either
+FIRST_ROUNDS, ROUNDS, LAST_ROUNDS = 15, 4, 40  # of prices: of a first node, a half, and a node that cannot be split
+STEPS = (1.0, 0.5, 0.2)  # how far each round moves from the best prices to those of the programme
+CHANGES = ((0.85, 1), (1.15, 1), (1, 0.85), (1, 1.15))  # factors on the prices of both phases, tried after it
+CLOSE = 3e-4  # of a node's bound: this near the programme's value, other prices gain little
 BEYOND = 1.01  # times a node's bound: no more is sought at once
-MOST_KNOWN = 40  # selections that a node hands on to its halves
+MOST_KNOWN = 40  # selections that a node passes on to its halves
 MOST_RECENT = 2  # prices of other nodes that are tried
-MOST_SELECTED = 10  # lowest nodes that select differently, of which one must have a table that covers a host
+MOST_SELECTED = 10  # lowest nodes with different selections, one of which must have a table that covers a host
 WORSE_CAP, BETTER_CAP, BETTER_WEIGHT = 1.05, 1.2, 0.1  # as in phase_branching.py
 
 Halves = tuple[HostNode, HostNode]
 
 
 class HostBranching:
-    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
+    """The search; call `solve(work)` again to continue, until it is `done` or its bound is high enough."""
 
     def __init__(self, search: PhaseBranching, *, joined: bool = True) -> None:
-        """search: with whose open nodes it begins; it has some. joined: those that use the same groups as one."""
+        """search: whose open nodes, at least one, it begins with. joined: whether nodes of equal groups are joined."""
         lowest = search.heap[0].multipliers
         self.search, self.begun = search, alike(search.heap) if joined else [[node] for node in search.heap]
         self.prices, self.done = HostPrices(search.prices, lowest.mix), False
         self._ascent = search.ascent
         self._ranks = search.prices.world // HOSTS
-        self._finer = 1.0  # times FINE and FINE_SECONDS
+        self._finer = 1.0  # factor on FINE and FINE_SECONDS
         self._work, self._recent = 0, list[Floats]()
         self.heap = [self._begun(number, _joined(nodes)) for number, nodes in enumerate(self.begun)]
         self.impossible: list[HostNode] = []  # parts without a plan, by their prices
-        self.waiting = {node.number for node in self.heap}  # those whose prices were not sought yet
+        self.waiting = {node.number for node in self.heap}  # nodes whose prices have not been sought yet
         self.made = len(self.heap)
         heapq.heapify(self.heap)
 
     @property
     def bound(self) -> float:
-        """Seconds that no plan can undercut; infinite where none is below the seconds that matter."""
+        """Seconds that no plan can undercut; infinite if no plan is below the limit that matters."""
         return self.heap[0].value if self.heap else np.inf
 
     @property
     def work(self) -> int:
-        """Numbers worked on so far, about; the same on every machine."""
+        """Numbers worked on so far, approximately; the same on every machine."""
         return self._work + self.prices.work
 
     def solve(self, work: int, enough: float = np.inf) -> None:
@@ -97,7 +97,7 @@ class HostBranching:
                 self.done = True
 
     def go_finer(self) -> bool:
-        """Where nothing is left to split, split ranges that are half as wide; False where that is too narrow."""
+        """Allow splits of ranges half as wide, for when nothing is left to split; False if that is too narrow."""
         self._finer, self.done = self._finer / 2, self._finer <= FINEST
         return not self.done
 
@@ -113,7 +113,7 @@ class HostBranching:
         )  # fmt: skip
 
     def _push(self, node: HostNode, rounds: int) -> None:
-        """Seek better prices of a node, and keep it where it may hold a plan that matters."""
+        """Seek better prices of a node, and keep it if it may hold a plan that matters."""
         self._improve(node, rounds)
         if node.value < np.inf:
             heapq.heappush(self.heap, node)
@@ -144,7 +144,7 @@ class HostBranching:
         node.known = known.of(slice(-MOST_KNOWN, None))
 
     def _tried(self, node: HostNode, prices: Floats, planes: Ints, least: float = -np.inf) -> tuple[float, Selections]:
-        """(the highest bound by some prices, what these select); a node keeps those that beat `least`."""
+        """(the highest bound by some prices, what these select); a node keeps prices that beat `least`."""
         values, new = self.prices.evaluate([node], np.zeros(len(prices), dtype=np.int64), prices, planes)
         best = int(values.argmax())
         value = float(values[best])
@@ -155,7 +155,7 @@ class HostBranching:
         return value, new.of(values < np.inf)
 
     def _changes(self, node: HostNode) -> tuple[Floats, Ints]:
-        """Changes of a node's prices, and of the plane: what big pieces pay for is not known to the programme."""
+        """Changes of a node's prices, and of its plane, because the programme does not know what big pieces pay for."""
         others = [plane for plane in range(self.prices.planes) if plane != node.plane]
         lists = [node.prices] * len(others) + [node.prices * (ready, rest, 1, rest) for ready, rest in CHANGES]
         return np.array(lists), np.array(others + [node.plane] * len(CHANGES))
@@ -163,7 +163,7 @@ class HostBranching:
     # --- halves of nodes ---------------------------------------------------------------------------------------------
 
     def _splits(self, node: HostNode) -> list[Halves]:
-        """By the most expensive group that is used and not paid for, by ranges of the phases, and those of hosts."""
+        """Splits by the costliest group in use that is not paid for, by ranges of the phases, and by those of hosts."""
         costs, inner = self.prices.prices.costs, node.node
         used: Bools = np.zeros(len(inner.paid), dtype=bool)
         used[node.known.cells[-1] % len(used)] = True
@@ -182,11 +182,11 @@ class HostBranching:
         return [(one, other) for one, other in halves]
 
     def _step_s(self, node: HostNode) -> float:
-        """Seconds of a step of width in the later phases, where a rank holds few."""
+        """Seconds of a step of width in the later phases if a rank holds few steps, else 0."""
         return self._ascent.prices.pieces.step_s if self._ascent.has_few_steps(node.node) else 0.0
 
     def _split_host(self, node: HostNode, host: int) -> Halves:
-        """Fewer or more seconds of a host. Hosts are alike, so the first is the one that has no more than the other."""
+        """Split by fewer or more seconds of a host. Hosts are alike, so the first one has no more than the other."""
         low, high = node.seconds[host]
         middle = (low + high) / 2
         one, other = list(node.seconds), list(node.seconds)
@@ -226,18 +226,18 @@ def _is_possible(node: HostNode) -> bool:
 
 
 def _within(seconds: tuple[tuple[float, float], ...], most: float) -> tuple[tuple[float, float], ...]:
-    """Ranges of hosts, up to the most that `ready` may be."""
+    """Ranges of hosts, cut at the most that `ready` may be."""
     return tuple((low, min(high, most)) for low, high in seconds)
 
 
 def _ordered(seconds: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Ranges of two hosts, of which the first has no more seconds than the second."""
+    """Ranges of two hosts, cut because the first has no more seconds than the second."""
     (low, high), (other_low, other_high) = seconds
     return (low, min(high, other_high)), (max(low, other_low), other_high)
 
 
 def alike(nodes: Sequence[PhaseNode]) -> list[list[PhaseNode]]:
-    """Nodes by the groups that they use and pay for, the lowest first."""
+    """Lists of nodes that use and pay for the same groups, each with the lowest node first."""
     found: dict[bytes, list[PhaseNode]] = {}
     for node in sorted(nodes):
         found.setdefault(node.open.any(axis=0).tobytes() + node.paid.tobytes(), []).append(node)
@@ -245,7 +245,7 @@ def alike(nodes: Sequence[PhaseNode]) -> list[list[PhaseNode]]:
 
 
 def _joined(nodes: Sequence[PhaseNode]) -> PhaseNode:
-    """A node in the place of these, which use and pay for the same groups: with what any of them allows."""
+    """A node that allows all that these nodes allow, which use and pay for the same groups."""
     joined = copy(nodes[0])
     joined.open = np.logical_or.reduce([node.open for node in nodes])
     joined.ranges = PhaseRanges(
@@ -260,9 +260,10 @@ def _hull(ranges: list[tuple[float, float]]) -> tuple[float, float]:
 
 
 def host_branching(evaluator: Evaluator, search: PhaseBranching, *, joined: bool = True) -> HostBranching | None:
-    """Such a search; None where hosts are not two and alike, or tables would cover none where the bound is lowest.
+    """A search with two hosts distinguished; None unless there are two equal hosts and tables that cover one.
 
-    joined: whether it begins with the open nodes of `search` that use the same groups as one.
+    Tables must cover a host in the nodes with the lowest bounds. joined: whether open nodes of `search` that use the
+    same groups are joined at first.
     """
     if not search.heap or not can_tell_hosts_apart(search.prices, evaluator.problem):
         return None

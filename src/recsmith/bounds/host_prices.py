@@ -1,7 +1,7 @@
-"""What tables cost at least where two hosts are told apart, by prices for the seconds of each.
+"""The least cost of tables if two hosts are distinguished, by prices for the seconds of each.
 
-A node says how many seconds pieces of hosts take on each of two hosts, T. Every rank of a host has these T seconds, so
-of the node's `ready` only the rest is left there for pieces of single ranks, less one launch more. A piece that takes
+A node gives T, the seconds that pieces of hosts take on each of two hosts. Every rank of a host has these T seconds, so
+only the rest of the node's `ready`, minus one more launch, is left there for pieces of single ranks. A piece that takes
 longer is not on that host. docs/bounds.md proves it.
 
 Legend: K price lists, U nodes, N pieces, C different tables, G fusion groups, P planes, o options that span the world.
@@ -24,23 +24,23 @@ from recsmith.problems import Problem
 
 CODE = "bounds._hosts"
 HOSTS = 2
-PRICES = READY, REST, DISCOUNT, STEP = range(4)  # of a host: per second in each phase; taken off its own pieces'
-# seconds; per second in the later phases, counted in whole steps of width
-USED = OF_RANKS, OF_HOST, LATER, WHOLE = range(4)  # seconds on a host, on all of its ranks: of pieces of ranks, of its
-# own, and in the later phases, also in whole steps
-STEPPED, OF_HOSTS = 4, 5  # limits of a node: ends of both ranges, seconds of whole steps that a rank has; then of hosts
-HOST_LIMITS, TIMES = 3, 2  # the most seconds of a piece of a rank, and of the host, and how often the former count
-SAFE = 1 + 1e-9  # times the most seconds of a piece, by more than rounding
-LEAST_LEFT = 1e-3  # of the room on a host: with less beside a launch, rounding could make seconds count too often
-OPERATIONS = 150  # on each piece, about; so work is counted alike on every machine
+PRICES = READY, REST, DISCOUNT, STEP = range(4)  # of a host: per second in each phase; deducted per second of its own
+# pieces; per second in the later phases, counted in whole steps of width
+USED = OF_RANKS, OF_HOST, LATER, WHOLE = range(4)  # seconds on a host, over all of its ranks: of pieces of ranks; of
+# pieces of the host; in the later phases; and these in whole steps
+STEPPED, OF_HOSTS = 4, 5  # limits of a node: ends of both ranges, a rank's seconds in whole steps; then those of hosts
+HOST_LIMITS, TIMES = 3, 2  # of a host: most seconds of a rank's piece, of the host's, and how often the former count
+SAFE = 1 + 1e-9  # times the most seconds of a piece, above rounding errors
+LEAST_LEFT = 1e-3  # of the room on a host: with less left after a launch, rounding could count seconds too often
+OPERATIONS = 150  # operations on each piece, roughly: counts work equally on every machine
 CALL = 500_000  # numbers that could be worked on while Python sets up one evaluation
 
 
 class Selections(NamedTuple):
-    """What price lists select: of each host what its ranks take (K, hosts, 4), and seconds of worldwide options (K,).
+    """What price lists select: on each host what its ranks take (K, hosts, 4), and seconds of worldwide options (K,).
 
-    largest (K, 6): seconds of the largest piece of a rank, and of the host, on each host; and of any, in both phases.
-    cells (K, C): different table * G + group.
+    largest (K, 6): seconds of the largest piece of a rank, and of the host, on each host; and of any piece, in both
+    phases. cells (K, C): different table * G + group.
     """
 
     used: Floats
@@ -49,11 +49,11 @@ class Selections(NamedTuple):
     cells: Ints
 
     def of(self, which: Ints | Bools | slice) -> "Selections":
-        """Some of them."""
+        """Some of these selections."""
         return Selections(self.used[which], self.worldwide[which], self.largest[which], self.cells[which])
 
     def and_of(self, others: "Selections") -> "Selections":
-        """These, and others after them."""
+        """These selections, followed by others."""
         return Selections(
             np.concatenate([self.used, others.used]), np.concatenate([self.worldwide, others.worldwide]),
             np.concatenate([self.largest, others.largest]), np.concatenate([self.cells, others.cells]),
@@ -61,7 +61,7 @@ class Selections(NamedTuple):
 
 
 class HostProof(NamedTuple):
-    """What proves the value of a node: prices of the node itself, or of one that it was split from, by its path."""
+    """The proof of a node's value: prices for the node itself, or for one that it was split from, given by its path."""
 
     path: tuple[Halving, ...]
     prices: Floats
@@ -72,10 +72,10 @@ class HostProof(NamedTuple):
 class HostNode:
     """A part of the space: plans by the seconds that pieces of hosts take on each of two hosts.
 
-    value: seconds that no plan of the part can undercut. node: what else the part says. seconds: (least, most) of each
-    host. prices (hosts, 4), plane: the best that were found, and the plane by which it is decided which pieces are big.
-    known: what other prices select. settled: its prices were sought for long. root: number of the node that it came
-    from. proof: of its value; None where that is of the search before.
+    value: seconds that no plan of the part can undercut. node: what else the part fixes. seconds: (least, most) of each
+    host. prices (hosts, 4), plane: the best found, and the plane that decides which pieces are big. known: what other
+    prices select. settled: whether its prices were sought for long. root: number of the node that it came from. proof:
+    of its value; None if that is from the search before.
     """
 
     value: float
@@ -90,12 +90,12 @@ class HostNode:
     proof: HostProof | None = field(compare=False, default=None)
 
     def proven_by(self, prices: Floats, plane: int) -> HostProof:
-        """A proof of its value by prices of its own."""
+        """A proof of the node's value by prices of its own."""
         return HostProof(self.node.path, prices, plane)
 
 
 def can_tell_hosts_apart(prices: TablePrices, problem: Problem) -> bool:
-    """Whether hosts are two, alike, and have pieces of their own; without compiled code it would take too long."""
+    """Whether there are two equal hosts with pieces of their own; False without compiled code, which is too slow."""
     pieces, cluster = prices.pieces, problem.cluster
     own: Bools = pieces.size != 1
     limited = problem.legality.open is not None or bool(problem.constraints.between)
@@ -109,7 +109,7 @@ def can_tell_hosts_apart(prices: TablePrices, problem: Problem) -> bool:
 class HostPrices:
     """The least prices of tables on two hosts, for many price lists at once; seconds by one mix of planes.
 
-    mix: of each group, shares of the planes. work: numbers worked on so far, about; the same on every machine.
+    mix: of each group, shares of the planes. work: numbers worked on so far, approximately; the same on every machine.
     """
 
     def __init__(self, prices: TablePrices, mix: Floats) -> None:
@@ -117,7 +117,7 @@ class HostPrices:
         self.prices, self.mix, self.launch, self.work = prices, mix, prices.planes.launch, 0
         pieces, planes = prices.pieces, mix.shape[1]
         seconds: Floats = np.zeros(len(pieces.group))
-        for plane in range(planes):  # one after the other: the same bits everywhere
+        for plane in range(planes):  # in this order: the same bits everywhere
             seconds += pieces.ready[:, plane] * mix[pieces.group, plane]
         worldwide: Floats = np.zeros(len(prices.worldwide_group))
         for plane in range(planes):
@@ -136,7 +136,7 @@ class HostPrices:
         )  # fmt: skip
 
     def limits(self, node: HostNode) -> Floats:
-        """What a node allows (OF_HOSTS + hosts * HOST_LIMITS,)."""
+        """The limits of a node (OF_HOSTS + hosts * HOST_LIMITS,)."""
         (r0, r1), (s0, s1) = node.node.ranges.ready, node.node.ranges.rest
         limits = [r0, r1, s0, s1, float(in_steps(np.array(s1), self.prices.pieces.step_s, STEPS_SAFE))]
         for least, most in node.seconds:
@@ -156,9 +156,9 @@ class HostPrices:
     def evaluate(
         self, nodes: Sequence[HostNode], which: Ints, prices: Floats, planes: Ints, *, tells: bool = True
     ) -> tuple[Floats, Selections]:
-        """(bounds (K,) of nodes by prices (K, hosts, 4), what these select; that only where it `tells`).
+        """(bounds (K,) of nodes by prices (K, hosts, 4), what these select, which is only filled in if `tells`).
 
-        which (K,): the node of each list. planes (K,): by which it is decided which pieces are big.
+        which (K,): the node of each list. planes (K,): the planes that decide which pieces are big.
         """
         lists, tables, groups = len(which), len(self.prices.copies), self.prices.groups
         self.work += CALL + lists * self._numbers
@@ -179,7 +179,7 @@ class HostPrices:
         return value * (1 - ROUNDING), selected
 
     def _constant(self, nodes: Sequence[HostNode], limits: Floats, which: Ints, prices: Floats) -> Floats:
-        """What ranges (K,) add to the prices of tables, at their worse ends."""
+        """What ranges add to the prices of tables (K,), at their worse ends."""
         seconds = np.array([node.seconds for node in nodes])[which]
         mean = prices.sum(axis=1) / HOSTS
         constant = least_product(1 - mean[:, READY], limits[which, 0:2])

@@ -1,7 +1,7 @@
-"""Prices for the seconds of two hosts, by a small linear programme over what earlier prices selected.
+"""Prices for the seconds of two hosts, by a small linear programme over the selections of earlier prices.
 
-The programme mixes these selections, and its duals say what a second of each host is worth. Tables answer them by a new
-selection, and so on. Any prices give a valid bound, so that may end at any time.
+The programme mixes these selections, and its duals give the worth of a second of each host. Tables answer them with a
+new selection, and so on. Any prices give a valid bound, so this may end at any time.
 
 Legend: S selections, m rows.
 """
@@ -25,21 +25,22 @@ from recsmith.bounds.host_prices import (
 )
 from recsmith.bounds.simplex import Simplex
 
-MISSING = 100.0  # times the seconds of a node: cost of a selection that is missing, or of seconds that a host lacks
-JIGGLE = 1e-7  # of those seconds: by how much rows are apart, so that few pivots gain nothing
+MISSING = 100.0  # times the seconds of a node: cost of a missing selection, or of seconds that a host lacks
+JIGGLE = 1e-7  # of those seconds: differences between rows, so that few pivots gain nothing
 MOST_PIVOTS = 200
 PIVOT = 200_000  # numbers that could be worked on while Python sets up one pivot
 SETUP = 5  # pivots that could be made while a programme is set up
 
 
 class HostProgramme:
-    """The programme of one node, which goes on from its last solution when it learns of more selections.
+    """The programme of one node, which continues from its last solution when selections are added.
 
-    prices (hosts, 4): its duals; value: seconds, certain ones of groups apart. work: numbers worked on so far, about.
+    prices (hosts, 4): its duals; value: seconds, without the certain ones of groups. work: numbers worked on so far,
+    approximately.
     """
 
     def __init__(self, node: HostNode, limits: Floats, ranks: int, *, steps: bool) -> None:
-        """limits: what the node allows; ranks: of a host; steps: whether whole steps of width have prices."""
+        """limits: of the node; ranks: of a host; steps: whether whole steps of width have prices."""
         (r0, r1), (s0, s1) = node.node.ranges.ready, node.node.ranges.rest
         self._scale, self._least, each = r1 + s1, r0 + s0, 5 if steps else 4
         self._per_second, self._each = ranks * self._scale, each
@@ -63,7 +64,7 @@ class HostProgramme:
         self.work = SETUP * PIVOT
 
     def solve(self, known: Selections) -> None:
-        """Mix these selections as well, and say what seconds are worth then."""
+        """Add these selections to the mix, and compute what seconds are then worth."""
         rank, own, later, whole = np.moveaxis(known.used / self._per_second, 2, 0)  # each (K, hosts)
         of_host = [rank * self._times + own, later, own, own, whole][: self._each]
         more: Floats = np.zeros((len(self._rows), len(known.worldwide)))

@@ -1,9 +1,9 @@
 """Prices of pieces by what one rank can hold of them, for problems of few different tables.
 
 A filling is a set of large pieces that one rank can hold: within the seconds of a node in both phases, and its memory.
-A linear programme covers all tables by fillings of the ranks, and its duals say what each large piece is worth beyond
-its seconds. Any such worth gives a valid bound (docs/bounds.md), so the programme may end early, may know only the
-splits of a table that have few parts, and may take pieces for smaller ones.
+A linear programme covers all tables by fillings of the ranks, and its duals give the worth of each large piece beyond
+its seconds. Any such worth gives a valid bound (docs/bounds.md), so the programme may end early, may know only those
+splits of a table that have few parts, and may treat pieces as smaller ones.
 
 Legend: C different tables, G fusion groups, J planes, N pieces, L large pieces, P fillings, n choices, R limits.
 """
@@ -23,24 +23,25 @@ from recsmith.elementary import matmul
 
 ROUNDS = 10  # programmes of a node, each with more large pieces
 MOST_NEW = 3  # pieces that a round adds
-LEAST_SHARE = 0.02  # of a rank that a large piece takes
-MOST_PIVOTS = 400  # of a programme
+LEAST_SHARE = 0.02  # least share of a rank that a large piece takes
+MOST_PIVOTS = 400  # most pivots of a programme
 PIVOT = 300_000  # numbers that could be worked on while Python sets up one pivot
 SETUP = 8  # pivots that could be made while a programme is set up
 MISSING = 100.0  # times the seconds of a node: cost of a table that is not placed
-FILLING = 100  # the same of a filling for each piece
-ALMOST = 1e-9  # of a piece: what is missing in the room for it that it is still held
-JIGGLE = 1e-6  # of a rank: by how much rows are apart, so that few pivots gain nothing
-SAFE = 1 + 1e-9  # times the limits of a rank, by more than rounding
-LOST = 1e-12  # of the largest numbers that a bound is the difference of: more than they can have lost by rounding
+FILLING = 100  # the same for a filling, for each piece
+ALMOST = 1e-9  # of a piece: it is still held if this little room is missing
+JIGGLE = 1e-6  # of a rank: differences between rows, so that few pivots gain nothing
+SAFE = 1 + 1e-9  # times the limits of a rank, above rounding errors
+LOST = 1e-12  # of the largest numbers of which a bound is the difference: above their rounding errors
 
 
 @dataclass(frozen=True, slots=True)
 class FillingMultipliers:
-    """What proves the bound of a node by fillings: certificates tell it (plans/certificates.py).
+    """The proof of a node's bound by fillings, as certificates state it (plans/certificates.py).
 
-    ready (J,), rest: of seconds by each plane, and in later phases. byte_price: seconds per byte on all ranks. mix
-    (G, J): shares of planes in groups that span the world. large (L,): pieces; worth (L,): seconds of each beyond.
+    ready (J,), rest: worth of seconds by each plane, and in later phases. byte_price: seconds per byte on all ranks.
+    mix (G, J): shares of planes in groups that span the world. large (L,): pieces; worth (L,): of each beyond its
+    seconds.
     """
 
     ready: Floats
@@ -53,9 +54,9 @@ class FillingMultipliers:
 
 @dataclass(frozen=True, slots=True)
 class FillingBound:
-    """What fillings say of a node: seconds that no plan undercuts, by multipliers.
+    """The bound of a node by fillings: seconds that no plan undercuts, by multipliers.
 
-    large (L,): the pieces that fillings were listed of. groups (G,): fusion groups that the programme uses. ended:
+    large (L,): the pieces for which fillings were listed. groups (G,): fusion groups that the programme uses. ended:
     whether more work would hardly raise it.
     """
 
@@ -67,18 +68,18 @@ class FillingBound:
 
 
 class RankFillings:
-    """Bounds of nodes by fillings of a rank. work: numbers worked on so far, about."""
+    """Bounds of nodes by fillings of a rank. work: numbers worked on so far, approximately."""
 
     def __init__(self, prices: TablePrices, most_bytes: float) -> None:
-        """most_bytes: device memory of the rank that has most."""
+        """most_bytes: largest device memory of any rank."""
         self.prices, self.choices, self.work = prices, TableChoices(prices), 0
         pieces = prices.pieces
-        own = np.where(pieces.size == 1, pieces.bytes, 0.0)  # those of a host are not alike on all of its ranks
+        own = np.where(pieces.size == 1, pieces.bytes, 0.0)  # a host's piece may differ on the host's ranks
         self.loads: Floats = np.column_stack([pieces.ready, pieces.rest, own])  # (N, R)
         self.most_bytes = most_bytes
 
     def filled(self, node: PhaseNode, large: Ints, most: int, enough: float) -> FillingBound:
-        """The bound of a node by fillings of at first these large pieces (L,), at most so many fillings.
+        """The bound of a node by at most `most` fillings, at first of these large pieces (L,).
 
         enough: seconds beyond which it is not raised further.
         """
@@ -105,7 +106,7 @@ class RankFillings:
 
 
 class NodeProgramme:
-    """The linear programmes of one node, in parts of the most seconds that a plan of it has."""
+    """The linear programmes of one node, in units of the most seconds of its plans."""
 
     def __init__(self, of: RankFillings, node: PhaseNode) -> None:
         self.prices, self.choices, self.node, self.work = of.prices, of.choices, node, 0
@@ -116,15 +117,15 @@ class NodeProgramme:
         share = of.loads / (np.maximum(limits, np.finfo(float).tiny) * SAFE)
         self.fit: Bools = pieces.fits & (pieces.alone <= ready) & (pieces.alone_rest <= rest)
         self.fit &= usable[pieces.group] & np.logical_and.reduce(share <= 1, axis=1)
-        self.share = share[:, _that_bind(share[self.fit])]  # of a rank that each piece takes (N, R)
+        self.share = share[:, _that_bind(share[self.fit])]  # share of a rank that each piece takes (N, R)
         self.most_share: Floats = self.share.max(axis=1)
         possible = node.open[self.choices.table, self.choices.group]
         possible[self.choices.choice[~self.fit[self.choices.piece]]] = False
         self.may, self.place = np.flatnonzero(possible), np.cumsum(possible) - 1
-        self.placed = np.flatnonzero(possible[self.choices.choice])  # entries of choices that may be made
+        self.placed = np.flatnonzero(possible[self.choices.choice])  # entries of choices that are possible
 
     def fillings(self, large: Ints, most: int) -> Floats | None:
-        """Fillings (P, L) by large pieces to which none can be added; None where they are too many to list.
+        """Fillings (P, L) by large pieces to which no piece can be added; None if they are too many to list.
 
         Every filling is a part of one of these.
         """
@@ -148,7 +149,7 @@ class NodeProgramme:
         return counts[full].astype(np.float64)
 
     def solved(self, large: Ints, fillings: Floats) -> tuple[FillingBound, Bools, Ints]:
-        """(the bound, which large pieces (L,) are worth more, pieces that should be large too)."""
+        """(the bound, which large pieces (L,) have a worth beyond seconds, pieces that should be large too)."""
         prices, scale, many = self.prices, self.scale, len(large)
         stands = self._stands_for(large)
         rows, cost, right, planes = self._rows(stands, fillings)
@@ -179,9 +180,9 @@ class NodeProgramme:
         return bound, more > 0, new[lost[new] > JIGGLE]
 
     def _stands_for(self, large: Ints) -> Ints:
-        """The large piece that each piece counts as (N,), the largest that takes no more of a rank in any respect.
+        """The large piece that each piece counts as (N,): the largest that takes no more of a rank in any respect.
 
-        L where there is none.
+        L if there is none.
         """
         below: Bools = np.logical_and.reduce(self.share[large] <= self.share[:, None], axis=2) & self.fit[:, None]
         size = np.column_stack([np.where(below, self.most_share[large], -1.0), np.zeros(len(below))])
@@ -192,9 +193,9 @@ class NodeProgramme:
     def _rows(self, stands: Ints, fillings: Floats) -> tuple[Floats, Floats, Floats, int]:
         """(rows (m, n), cost (n,), right (m,), J) of the programme.
 
-        Columns: choices of tables, fillings, and what `ready` and `rest` are beyond their least. Rows: seconds on each
-        plane and in later phases and bytes, of all ranks together; large pieces that are placed and not held; ranks;
-        both ranges; and tables, all in parts of what there are.
+        Columns: choices of tables, fillings, and `ready` and `rest` beyond their least values. Rows: seconds on each
+        plane and in later phases, and bytes, of all ranks together; large pieces that are placed and not held; ranks;
+        both ranges; and tables, all as shares of the totals.
         """
         prices, choices, scale = self.prices, self.choices, self.scale
         (r0, r1), (s0, s1) = self.node.ranges.ready, self.node.ranges.rest
@@ -222,9 +223,9 @@ class NodeProgramme:
         return rows, cost, right, planes
 
     def _value(self, multipliers: FillingMultipliers, more: Floats, filled: float) -> float:
-        """The bound of the node, whatever the prices: what all tables cost at least, less what ranks can be paid.
+        """The node's bound, valid for any prices: the least cost of all tables, minus the most that ranks can be paid.
 
-        more (N,): seconds that a piece costs beyond; filled: how many those of a rank are at most.
+        more (N,): seconds that a piece costs beyond its own; filled: the most that those on a rank add up to.
         """
         ready, rest, byte_price = multipliers.ready, multipliers.rest, multipliers.byte_price
         prices, pieces, node = self.prices, self.prices.pieces, self.node
@@ -237,7 +238,7 @@ class NodeProgramme:
         least: Floats = np.full(len(prices.copies) * prices.groups, np.inf)
         np.minimum.at(least, prices.key, np.concatenate([spread, *local, whole]))
         least = np.where(node.open, least.reshape(-1, prices.groups), np.inf).min(axis=1) * prices.copies
-        if not np.isfinite(least).all():  # some table can be placed nowhere
+        if not np.isfinite(least).all():  # some table has no place
             return np.inf
         ends = np.array([node.ranges.ready, node.ranges.rest])
         parts = least_product(1 - np.array([float(ready.sum()), rest]), ends)
@@ -248,12 +249,12 @@ class NodeProgramme:
 
 
 def _that_bind(share: Floats) -> Ints:
-    """Limits among shares (N, R) but for those that another one reaches first, whatever the pieces."""
+    """Indices of limits among shares (N, R), without those that another limit always reaches first."""
     return _least_of(-share.T)
 
 
 def _least_of(rows: Floats) -> Ints:
-    """The numbers of rows but for those of which another one is nowhere larger."""
+    """Indices of rows, without those for which another row is nowhere larger."""
     kept: list[int] = []
     for one in range(len(rows)):
         if not any((rows[other] <= rows[one]).all() for other in (*kept, *range(one + 1, len(rows)))):

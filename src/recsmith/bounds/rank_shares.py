@@ -1,9 +1,9 @@
-"""What one rank can hold: shares of tables, what fillings made of them are worth, and how tables are made of shares.
+"""What one rank can hold: shares of tables, the worth of fillings made of them, and how tables are made of shares.
 
-A share is what a table has on one rank: columns in one fusion group, or a piece of a host. A filling is a set of shares
-that a rank has time for, so much in the first phase and so much in the later ones. With a price for every share, the
-fillings of a rank are worth so much at most (a knapsack), and every table costs at least its cheapest way to be made of
-shares (filling_grid.py makes a bound of that).
+A share is a table's part on one rank: columns in one fusion group, or a piece of a host. A filling is a set of shares
+that a rank has time for, in the first phase and in the later ones. With a price for every share, the fillings of a rank
+have a largest worth (a knapsack), and every table costs at least its cheapest combination of shares (filling_grid.py
+makes a bound of that).
 
 Seconds are counted in whole steps, rounded down, so that no filling that fits is left out.
 
@@ -22,14 +22,14 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.phase_prices import LocalPieces, TablePrices
 
 CODE = "bounds._fillings"
-SHRUNK = 1 - 1e-9  # times seconds, before they are rounded down to whole steps
+SHRUNK = 1 - 1e-9  # factor on seconds, before they are rounded down to whole steps
 NEVER = 1 << 40  # steps of a share that fits no rank
 
-Items = tuple[tuple[int, int], ...]  # (share, how many of it) pairs
+Items = tuple[tuple[int, int], ...]  # (share, number of it) pairs
 
 
 class TableWay(NamedTuple):
-    """A way to place a table: its shares, or seconds on every rank where it spans the world."""
+    """A way to place a table: its shares, or its seconds on every rank if it spans the world."""
 
     table: int
     group: int
@@ -53,7 +53,7 @@ class RankShares:
         spread = np.einsum("oj,oj->o", prices.worldwide, mix[prices.worldwide_group])
         keys = prices.worldwide_key
         np.minimum.at(self.everywhere, (keys // groups, keys % groups), spread)
-        self._columns: list[tuple[Ints, int]] = []  # first shares of modes (m,) of as many width steps
+        self._columns: list[tuple[Ints, int]] = []  # first shares of modes (m,) and their number of width steps
         rows: list[Ints] = []
         least: list[tuple[Floats, Floats]] = []
         made = 0
@@ -69,15 +69,15 @@ class RankShares:
         self.table, self.group, self.size = pieces.table[row], pieces.group[row], pieces.size[row]
         self.ready = np.concatenate([*(ready.ravel() for ready, _ in least), seconds[options]])
         self.rest = np.concatenate([*(rest.ravel() for _, rest in least), pieces.rest[options]])
-        self.splittable = made  # shares before that are columns of a table, all others pieces of options
+        self.splittable = made  # earlier shares are columns of a table, later ones pieces of options
 
     def __len__(self) -> int:
         return len(self.table)
 
     def stages(self) -> list[Ints]:
-        """Of which shares a rank may hold at most one each: all columns of a table, once for each that is like it.
+        """Sets of shares of which a rank holds at most one each: all columns of a table, once for each table like it.
 
-        Several pieces of an option may meet on a rank, so each has a stage for itself.
+        Several pieces of an option may be on one rank, so each piece has its own stage.
         """
         columns, most = self.table[: self.splittable], defaultdict[int, int](int)
         stages = [np.flatnonzero(columns == table) for table in np.repeat(np.arange(len(self.copies)), self.copies)]
@@ -88,7 +88,7 @@ class RankShares:
         return [stage for stage in stages if len(stage)]
 
     def first_ways(self) -> Iterator[TableWay]:
-        """Options, and every number of shares of columns that are equally wide, or nearly."""
+        """Options, and splits into every number of shares of columns of equal width, up to one step."""
         for table, group in np.argwhere(np.isfinite(self.everywhere)).tolist():
             yield TableWay(table, group, (), float(self.everywhere[table, group]))
         yield from self.options
@@ -100,7 +100,7 @@ class RankShares:
                     yield self._way(first, items)
 
     def cheapest(self, price: Floats) -> tuple[Floats, list[TableWay]]:
-        """The least that each table costs in each group (C, G) by the prices of shares (n,), and ways that do."""
+        """The least cost of each table in each group (C, G) by the prices of shares (n,), and ways with that cost."""
         least = np.full(self.everywhere.shape, np.inf)
         best: dict[tuple[int, int], TableWay] = {}
         worth = price * self.size
@@ -121,7 +121,7 @@ class RankShares:
 
 
 def _options(pieces: LocalPieces, made: int) -> tuple[list[TableWay], Ints]:
-    """Options whose columns are not split at will as ways, and the pieces that their shares, from `made` on, are."""
+    """Options whose columns are not split at will, as ways; and the pieces of their shares, numbered from `made` on."""
     number = dict[int, int]()
     ways: list[TableWay] = []
     for row, counts in zip(pieces.whole.tolist(), pieces.count.tolist(), strict=True):
@@ -133,7 +133,7 @@ def _options(pieces: LocalPieces, made: int) -> tuple[list[TableWay], Ints]:
 
 
 def _closed(cost: Floats) -> Floats:
-    """The least (m, n) that so many width steps cost on one rank, in one piece or in several."""
+    """The least cost (m, n) of each number of width steps on one rank, in one piece or in several."""
     least = cost.copy()
     for steps in range(2, least.shape[1] + 1):
         some = np.arange(steps // 2)
@@ -143,7 +143,7 @@ def _closed(cost: Floats) -> Floats:
 
 
 def _covered(cost: Floats) -> tuple[Floats, Ints]:
-    """The least (m,) that cover all width steps, by costs (m, n) of shares; and the last of each number (n + 1, m)."""
+    """The least cost (m,) of all width steps by shares of cost (m, n), and the last share of each number (n + 1, m)."""
     modes, steps = cost.shape
     best, last = np.zeros((steps + 1, modes)), np.zeros((steps + 1, modes), dtype=np.int64)
     one = np.ascontiguousarray(cost.T)
@@ -155,7 +155,7 @@ def _covered(cost: Floats) -> tuple[Floats, Ints]:
 
 
 def _followed(last: Ints, first: int) -> Items:
-    """The shares by the last of each number of width steps (n + 1,); first: the number of the narrowest share."""
+    """The shares that the last share of each number of width steps (n + 1,) leads to; first: index of the narrowest."""
     count, left = defaultdict[int, int](int), len(last) - 1
     while left:
         count[first + int(last[left]) - 1] += 1
@@ -164,7 +164,7 @@ def _followed(last: Ints, first: int) -> Items:
 
 
 class Knapsack:
-    """What the shares that one rank has time for are worth at most, for every time up to R and Q steps at once.
+    """The largest worth of the shares that one rank has time for, for every time up to R and Q steps at once.
 
     ready, rest (n,): steps of each share.
     """
@@ -185,11 +185,11 @@ class Knapsack:
 
     @property
     def numbers(self) -> int:
-        """Numbers that one call works on, about."""
+        """Numbers that one call works on, roughly."""
         return len(self._shares) * self.worth.size
 
     def solve(self, price: Floats) -> None:
-        """Work out `worth` (R + 1, Q + 1) by these prices of shares (n,)."""
+        """Compute `worth` (R + 1, Q + 1) from these prices of shares (n,)."""
         if compiled(CODE) is None:
             self._solve(price)
             return
@@ -200,7 +200,7 @@ class Knapsack:
         )  # fmt: skip
 
     def _solve(self, price: Floats) -> None:
-        """The same by array operations."""
+        """Like `solve`, by array operations."""
         self.worth[:], self._taken[:] = 0.0, 0
         ready_steps, rest_steps = self.most
         for stage, taken in zip(self._stages, self._taken, strict=True):
@@ -215,7 +215,7 @@ class Knapsack:
                 taken[ready:, rest:][more] = number
 
     def filling(self, ready: int, rest: int) -> Items:
-        """The shares of the filling that is worth most in so many steps of seconds."""
+        """The shares of the filling with the largest worth in this many steps of seconds."""
         count = defaultdict[int, int](int)
         for stage, taken in zip(reversed(self._stages), reversed(self._taken), strict=True):
             if number := int(taken[ready, rest]):
