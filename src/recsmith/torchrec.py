@@ -1,4 +1,4 @@
-"""RecSmith inside a TorchRec job: the drop-in planner and what goes with it (needs the torchrec extra).
+"""RecSmith inside a TorchRec job: drop-in planner, conversion of plans, resharding, observing (needs TorchRec).
 
 from recsmith.torchrec import RecSmithPlanner, keep_feature_order
 

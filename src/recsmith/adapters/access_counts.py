@@ -1,10 +1,10 @@
-"""Counts of what batches look up in each table: ids, bags, and how often rows are read within a batch.
+"""Counts the lookups of batches in each table: ids, bags, and how often rows are read within a batch.
 
-A batch may hold its KeyedJaggedTensors anywhere near its top: they are found by a search.
+The KeyedJaggedTensors of a batch are found by a search of its members, down to two levels.
 
-values (I,)  ids of one table in one batch      rows, reads (U,)  its different ids, and how often each is read
-bins (17,)   rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
-blocks (2, K)  reads, and different ids, of K equal blocks of rows
+values (I,)  ids of one table in one batch      rows, reads (U,)  its distinct ids, and how often each is read
+bins (17,)   number of rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
+blocks (2, K)  number of reads, and of distinct ids, in each of K equal blocks of rows
 """
 
 from collections import Counter
@@ -23,17 +23,17 @@ from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.busiest_shares import BusiestShares
 from recsmith.workloads.row_blocks import blocks_of
 
-DEPTH = 2  # levels of a batch that are searched: its members, and theirs; trade-off, deeper takes longer; not tuned
-MOST_NAMES = 20  # names that an error lists: a few lines of a terminal
+DEPTH = 2  # levels of a batch that are searched: its members, and theirs. A deeper search takes longer; not tuned
+MOST_NAMES = 20  # number of names that an error lists: a few lines of a terminal
 _LEAVES = (str, bytes, type, torch.Tensor, nn.Module)
 
 
 @dataclass(frozen=True)
 class Jagged:
-    """A KeyedJaggedTensor of a batch: the expression that reaches it, and the place of each key in it.
+    """A KeyedJaggedTensor of a batch, with the expression that reaches it and the position of each key.
 
-    place: such as `batch.sparse[0]`. index: of each key in bags and offsets. bags: of each key. offsets: of each key in
-    values, and the end of the last.
+    place: the expression, such as `batch.sparse[0]`. index: position of each key in bags and offsets. bags: number of
+    bags of each key. offsets: where the ids of each key begin in values, and where the last key's end.
     """
 
     place: str
@@ -64,7 +64,7 @@ def _read_jagged(place: str, jagged: KeyedJaggedTensor) -> Jagged:
 
 
 def find_jagged(batch: object, number: int) -> list[Jagged]:
-    """The KeyedJaggedTensors of a batch, each once, in the order of the search."""
+    """The KeyedJaggedTensors of batch `number`, each once, in the order of the search; UsageError if there is none."""
     found: dict[int, tuple[str, KeyedJaggedTensor]] = {}
     types: dict[str, None] = {}
     for place, value in _search("batch", batch, DEPTH):
@@ -80,7 +80,7 @@ def find_jagged(batch: object, number: int) -> list[Jagged]:
 
 
 def _search(place: str, value: object, depth: int) -> Iterator[tuple[str, object]]:
-    """A value and what it holds, each with its place."""
+    """A value and its members down to `depth` levels, each with the expression that reaches it."""
     yield place, value
     if depth and not isinstance(value, KeyedJaggedTensor):
         for step, member in _members(value):
@@ -100,7 +100,7 @@ def _members(value: object) -> Iterable[tuple[str, object]]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names with commas between, the first MOST_NAMES of them."""
+    """The first MOST_NAMES names, separated by commas, and the number of further ones."""
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
@@ -109,7 +109,7 @@ _EDGES = 2 ** torch.arange(NUM_REUSE_BINS - 1)  # reads at the upper ends of all
 
 
 class AccessCounts:
-    """What the batches so far looked up in each table; its size does not grow with the number of batches."""
+    """Counts of all batches' lookups so far, by table; their size does not grow with the number of batches."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self.tables = tables
@@ -137,7 +137,7 @@ class AccessCounts:
                 self._add_table(table, found)
 
     def to_raw(self) -> dict[str, Any]:
-        """Plain data of the counts, for `add_raw` on another rank."""
+        """The counts as plain data, for `add_raw` on another rank."""
         return {
             "batches": self.batches, "samples": self.samples, "keys": sorted(self.keys),
             "weighted": sorted(self.weighted), "bins": {name: bins.tolist() for name, bins in self.bins.items()},
@@ -181,7 +181,7 @@ class AccessCounts:
             self.blocks[table.name] += _blocks(rows, reads, table)
 
     def check(self) -> None:
-        """Refuse what is too little to measure: no batch, a feature that no batch has, no samples."""
+        """Raise UsageError if the batches do not suffice: there is none, none has a certain feature, or no samples."""
         if not self.batches:
             raise UsageError("batches is empty; give at least one batch (an iterator that was read before is used up)")
         for table in self.tables:
@@ -195,7 +195,7 @@ class AccessCounts:
             raise UsageError(f"the {self.batches} batches hold no samples; give batches with at least one")
 
     def measured(self, table: Table) -> Table:
-        """The table with the pooling factors, poolings and access profile that were counted."""
+        """The table with the counted pooling factors, poolings and access profile."""
         features = tuple(self._measured(table, feature) for feature in table.features)
         return replace(table, features=features, access=self._access(table))
 
@@ -225,7 +225,7 @@ class AccessCounts:
 
 
 def _that_holds(feature: Feature, table: Table, found: Sequence[Jagged]) -> Jagged | None:
-    """The tensor of a batch that holds a feature; of several, the one that is weighted as the table is."""
+    """The tensor of a batch that holds a feature; if several do, the one that is weighted as the table is."""
     holders = [jagged for jagged in found if feature.name in jagged.index]
     if len(holders) > 1:
         holders = [jagged for jagged in holders if jagged.weighted == table.weighted] or holders
@@ -239,7 +239,7 @@ def _that_holds(feature: Feature, table: Table, found: Sequence[Jagged]) -> Jagg
 
 
 def _rows_read(ids: torch.Tensor, table: Table) -> tuple[torch.Tensor, torch.Tensor]:
-    """The table's rows that one batch reads, in order, and how often it reads each (U,)."""
+    """The rows of a table that one batch reads, ascending, and how often it reads each; both (U,)."""
     if ids.is_floating_point():
         raise UsageError(f"ids of table '{table.name}' are {ids.dtype}; ids must be whole numbers, such as torch.int64")
     rows, reads = torch.unique(ids, return_counts=True)  # sorted
@@ -253,12 +253,12 @@ def _rows_read(ids: torch.Tensor, table: Table) -> tuple[torch.Tensor, torch.Ten
 
 
 def _bins(reads: torch.Tensor) -> torch.Tensor:
-    """Rows by how often each is read, (17,)."""
+    """Number of rows in each bin of reads, (17,)."""
     return torch.bincount(torch.bucketize(reads, _EDGES.to(reads.device)), minlength=NUM_REUSE_BINS).cpu()
 
 
 def _blocks(rows: torch.Tensor, reads: torch.Tensor, table: Table) -> torch.Tensor:
-    """Reads, and different rows, by block of rows (2, K)."""
+    """Number of reads, and of distinct rows, in each block of rows, (2, K)."""
     count = blocks_of(table.num_embeddings)
     block = rows.to(torch.int64) * count // table.num_embeddings
     made = torch.zeros(2, count, dtype=torch.int64, device=rows.device)
@@ -267,7 +267,7 @@ def _blocks(rows: torch.Tensor, reads: torch.Tensor, table: Table) -> torch.Tens
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """Let torch sort in one thread: where others keep the cores busy (loader workers), two took 40 times as long."""
+    """Make torch sort in one thread: with two, and cores busy with loader workers, it took 40 times as long."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

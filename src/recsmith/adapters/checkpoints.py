@@ -1,9 +1,9 @@
-"""What a checkpoint of torch.distributed.checkpoint holds, read without running anything that it names (no torch).
+"""Reads the contents of a torch.distributed.checkpoint folder without running any code that it names (no torch).
 
 PyTorch writes `.metadata` as a pickle, which names classes and functions for the reader to call. Here each name that
-PyTorch writes stands for a plain object, which keeps the state that it was saved with and does nothing; any other name
-is refused. So a hostile file can waste time, and no more. docs/decisions/0017-resharding.md says why there is no other
-way.
+PyTorch writes is mapped to a plain object, which keeps the state that it was saved with and does nothing; any other
+name is refused. So a hostile file can waste time, but do no harm. docs/decisions/0017-resharding.md says why the pickle
+must be read.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import is_regular_file, read_bytes
 
 _DCP = "torch.distributed.checkpoint"
-DTYPES = {  # element types by their names: bytes
+DTYPES = {  # bytes per element, by the name of the element type
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "complex64": 8,
     "complex128": 16, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
     "bool": 1,
@@ -26,31 +26,31 @@ DTYPES = {  # element types by their names: bytes
 
 
 class PlainObject:
-    """An object of a pickle: the state that it was saved with, as plain data."""
+    """An object of a pickle, reduced to the state that it was saved with, as plain data."""
 
     state: Any = None
 
     def __init__(self, *arguments: object) -> None:
-        """Keep nothing: what is needed comes with the state."""
+        """Ignore the arguments: all that is needed is in the state."""
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
     def get(self, name: str) -> Any:
-        """A field of the state; None where there is none."""
+        """A field of the state; None if the state lacks it."""
         return self.state.get(name) if isinstance(self.state, dict) else None
 
 
 class MetadataObject(PlainObject):
-    """Metadata: the whole checkpoint."""
+    """Stands for PyTorch's Metadata: the whole checkpoint."""
 
 
 class TensorObject(PlainObject):
-    """TensorStorageMetadata: an entry that is a tensor."""
+    """Stands for TensorStorageMetadata: an entry that is a tensor."""
 
 
 class BytesObject(PlainObject):
-    """BytesStorageMetadata: an entry that is any other object."""
+    """Stands for BytesStorageMetadata: an entry that is any other object."""
 
 
 def _torch_size(items: object = ()) -> tuple[object, ...]:
@@ -62,21 +62,21 @@ def _joined(*parts: object) -> str:
 
 
 class MemoryFormat(PlainObject):
-    """How a tensor lies in memory, of which nothing is read."""
+    """Stands for a tensor's memory format, which is not used."""
 
 
 MEMORY_FORMATS = ("TORCH_CONTIGUOUS_FORMAT", "TORCH_CHANNELS_LAST", "TORCH_PRESERVE_FORMAT")
 
 
 def _memory_format(kind: object = None, name: object = None) -> MemoryFormat:
-    """A member of an enumeration as Python 3.11.0 to 3.11.3 write it, getattr(kind, name); of anything else refused."""
+    """getattr(kind, name) for memory formats only: Python 3.11.0 to 3.11.3 pickle members of enumerations so."""
     if kind is not MemoryFormat or name not in MEMORY_FORMATS:
         raise pickle.UnpicklingError("it names an attribute, which no checkpoint of PyTorch does but of memory formats")
     return MemoryFormat()
 
 
 _PLAIN = ("ChunkStorageMetadata", "TensorProperties", "MetadataIndex", "StorageMeta")
-NAMES: dict[tuple[str, str], Any] = {  # what each name that PyTorch writes stands for
+NAMES: dict[tuple[str, str], Any] = {  # (module, name) that PyTorch writes: what is called in its place
     (f"{_DCP}.metadata", "Metadata"): MetadataObject,
     (f"{_DCP}.metadata", "TensorStorageMetadata"): TensorObject,
     (f"{_DCP}.metadata", "BytesStorageMetadata"): BytesObject,
@@ -95,7 +95,7 @@ NAMES: dict[tuple[str, str], Any] = {  # what each name that PyTorch writes stan
 
 
 class _RestrictedUnpickler(pickle._Unpickler):
-    """Finds NAMES alone. Python's own unpickler, for the one in C takes 64 GiB for one damaged number (LONG_BINPUT)."""
+    """Resolves NAMES only. It is the Python unpickler: the C one takes 64 GiB for a damaged LONG_BINPUT index."""
 
     def find_class(self, module: str, name: str, /) -> Any:
         found = NAMES.get((module, name))
@@ -105,7 +105,7 @@ class _RestrictedUnpickler(pickle._Unpickler):
 
 
 def read_metadata(path: str) -> MetadataObject:
-    """What a `.metadata` file says; CorruptFile where it is damaged or names anything that PyTorch does not write."""
+    """The contents of a `.metadata` file; CorruptFile if it is damaged or names what PyTorch does not write."""
     data = bytes(read_bytes(path))
     try:
         found = _RestrictedUnpickler(io.BytesIO(data)).load()
@@ -119,14 +119,14 @@ def read_metadata(path: str) -> MetadataObject:
 
 
 METADATA = ".metadata"
-ARCHIVE_BEGIN, ARCHIVE_END, END_LENGTH = b"PK\x03\x04", b"PK\x05\x06", 22  # of torch.save's zip, without a comment
+ARCHIVE_BEGIN, ARCHIVE_END, END_LENGTH = b"PK\x03\x04", b"PK\x05\x06", 22  # torch.save's zip; bytes of its end
 
 
 @record
 class Chunk:
-    """A block of an entry: where it lies in the entry, and which bytes of which file hold it.
+    """A block of an entry: its offsets and sizes in the entry, and the file and range of bytes that store it.
 
-    offsets and sizes are () for objects that are no tensors, and for tensors of one number.
+    Offsets and sizes are () for objects that are no tensors, and for tensors without dimensions.
     """
 
     offsets: tuple[int, ...]
@@ -138,7 +138,7 @@ class Chunk:
 
 @record
 class Entry:
-    """A tensor or an object of the saved state: path in the nested dictionaries, element type (None: an object)."""
+    """A tensor or object of the saved state: its path in nested dictionaries, and dtype (None for an object)."""
 
     path: tuple[str | int, ...]
     dtype: str | None
@@ -147,7 +147,7 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """The name that PyTorch gives the entry: its path with dots between."""
+        """The name that PyTorch gives the entry: the parts of its path joined by dots."""
         return ".".join(map(str, self.path))
 
 
@@ -163,18 +163,18 @@ class Checkpoint:
 def check_metadata(folder: Path) -> None:
     """Refuse a checkpoint whose `.metadata` names anything that PyTorch does not write.
 
-    Call it before PyTorch reads the folder (`FileSystemReader`, `dcp.load`): its reader runs whatever a `.metadata`
-    names. `read_checkpoint` says what is in the folder, without PyTorch.
+    Call it before PyTorch reads the folder (`FileSystemReader`, `dcp.load`): PyTorch's reader runs whatever a
+    `.metadata` names. `read_checkpoint` lists the contents of the folder without PyTorch.
 
     Raises:
         UsageError: there is no checkpoint, or no complete one.
-        CorruptFile: the metadata is damaged, or names something else.
+        CorruptFile: the metadata is damaged, or names something that PyTorch does not write.
     """
     read_metadata(str(_metadata_of(folder)))
 
 
 def _metadata_of(folder: Path) -> Path:
-    """The `.metadata` of a folder, which a checkpoint gets last."""
+    """The path of a folder's `.metadata`, which is written last; UsageError if it is missing."""
     if not folder.is_dir():
         raise UsageError(f"'{folder}' is no folder; give one that torch.distributed.checkpoint wrote")
     metadata = folder / METADATA
@@ -184,11 +184,11 @@ def _metadata_of(folder: Path) -> Path:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """The entries of a checkpoint, each with chunks that lie whole in the folder's files.
+    """The entries of a checkpoint; every chunk is checked to be completely inside a file of the folder.
 
     Raises:
         UsageError: there is no checkpoint, or no complete one.
-        CorruptFile: the metadata or a file is damaged, cut short or foreign.
+        CorruptFile: the metadata or a file is damaged, cut short or in another format.
     """
     metadata = _metadata_of(folder)
     found = read_metadata(str(metadata))
@@ -234,7 +234,7 @@ def _whole(sizes: Any) -> TypeGuard[tuple[int, ...]]:
 
 
 class _Places:
-    """Where chunks lie, checked against the files: nothing outside of the folder, nothing beyond the end of a file."""
+    """Locates chunks and checks them against the files: none outside of the folder or beyond the end of a file."""
 
     def __init__(self, folder: Path, storage: dict[Any, Any]) -> None:
         self.folder, self.sizes = folder, dict[str, int]()
@@ -245,7 +245,7 @@ class _Places:
                 self.places[str(index.get("fqn")), offset if _whole(offset) else None] = info
 
     def chunk(self, key: str, offsets: tuple[int, ...] | None, sizes: tuple[int, ...]) -> Chunk:
-        """The chunk of an entry at an offset (None: of an object)."""
+        """The chunk of an entry at these offsets (None: the chunk of an object)."""
         info = self.places.get((key, offsets))
         file = info.get("relative_path") if info else None
         span = (info.get("offset"), info.get("length")) if info else ()

@@ -1,6 +1,6 @@
-"""The numbers of a checkpoint's chunks, read some rows at a time: memory holds BLOCK bytes, however large a chunk is.
+"""Reads the numbers of a checkpoint's chunks some rows at a time, with BLOCK bytes of memory for a chunk of any size.
 
-PyTorch's own reader has each chunk in memory as it was saved, which is a rank's whole shard of a table.
+PyTorch's own reader loads a whole chunk into memory, which is a rank's whole shard of a table.
 """
 
 import io
@@ -22,14 +22,14 @@ from torch.futures import Future
 from recsmith.adapters.checkpoints import Chunk
 from recsmith.errors import CorruptFile
 
-BLOCK = 4 * 2**20  # bytes read at once: larger takes memory, smaller takes more calls
+BLOCK = 4 * 2**20  # bytes read at once: a larger block takes more memory, a smaller one more calls
 Bytes = npt.NDArray[np.uint8]
 
 
 def rows_of(
     folder: Path, chunk: Chunk, dtype: torch.dtype, rows: tuple[int, int], columns: tuple[int, int]
 ) -> Iterator[tuple[int, Bytes]]:
-    """(first row, counted from rows[0]; bytes of some rows' columns), block by block.
+    """Blocks of a chunk: (first row of the block, counted from rows[0]; its bytes, rows x bytes of the columns).
 
     A chunk of one dimension has one column.
 
@@ -52,10 +52,10 @@ def rows_of(
 
 
 def start_of_numbers(file: BinaryIO, chunk: Chunk, dtype: torch.dtype) -> int:
-    """Where in a file the numbers of a chunk begin, after the head of its archive; nothing but the head is read."""
+    """Offset in the file at which a chunk's numbers begin, after its archive header; only the header is read."""
     try:
         found = torch.load(cast(Any, _Window(file, chunk)), map_location="meta", weights_only=True)
-    except Exception as error:  # whatever torch.load raises of damaged bytes
+    except Exception as error:  # torch.load raises errors of many classes for damaged bytes
         raise CorruptFile(f"'{file.name}': no tensor at {chunk.start:,}: {str(error).splitlines()[0][:200]}") from None
     if not isinstance(found, torch.Tensor) or tuple(found.shape) != chunk.sizes or found.dtype != dtype:
         raise CorruptFile(f"'{file.name}': the tensor at {chunk.start:,} is not the one that the metadata names")
@@ -69,7 +69,7 @@ def start_of_numbers(file: BinaryIO, chunk: Chunk, dtype: torch.dtype) -> int:
 
 
 class _Window(io.RawIOBase):
-    """The bytes of one chunk, as a file of their own."""
+    """The bytes of one chunk as a readable file."""
 
     def __init__(self, file: BinaryIO, chunk: Chunk) -> None:
         super().__init__()
@@ -101,12 +101,12 @@ class RowReader(FileSystemReader):
     """PyTorch's reader of a checkpoint's folder, which copies large tensors some rows at a time."""
 
     def set_up_storage_reader(self, metadata: Metadata, *arguments: Any, **words: Any) -> None:
-        """Keep what the metadata says of tensors, too."""
+        """Keep the metadata of the tensors, too."""
         super().set_up_storage_reader(metadata, *arguments, **words)
         self._tensors = metadata.state_dict_metadata
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Copy what the plan asks for into the tensors of the planner."""
+        """Copy the items of a load plan into the planner's tensors."""
         small: list[ReadItem] = []
         for item in plan.items:
             if not self._is_large(item):
@@ -124,7 +124,7 @@ class RowReader(FileSystemReader):
         return len(chunk.sizes) in (1, 2) and math.prod(chunk.sizes) * dtype.itemsize > BLOCK
 
     def _chunk(self, index: MetadataIndex) -> tuple[Chunk, torch.dtype]:
-        """Where a chunk lies, and its element type."""
+        """A chunk, with its place in the file, and its element type."""
         entry, place = self._tensors[index.fqn], self.storage_data[index]
         assert isinstance(entry, TensorStorageMetadata)
         sizes = next(tuple(each.sizes) for each in entry.chunks if index.offset in (None, each.offsets))

@@ -1,7 +1,7 @@
-"""What becomes of each field of TorchRec's ParameterConstraints: carried into the sharding plan, counted, or refused.
+"""How each field of TorchRec's ParameterConstraints is treated: carried into the sharding plan, counted, or refused.
 
 TorchRec's own planner copies some fields from the constraints of a table to its ParameterSharding (to_sharding_plan of
-torchrec/distributed/planner/planners.py, 1.8); the job reads them there. Those are carried, with the same values.
+torchrec/distributed/planner/planners.py, 1.8), where the job reads them. These fields are carried unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,8 +57,7 @@ def check_constraints(
     """Refuse constraints that a plan would drop silently.
 
     Raises:
-        UsageError: a field that is not kept and not at its default, a table that the model does not have, or what is
-            not TorchRec's.
+        UsageError: a refused field is not at its default, the model lacks a table, or an object is not TorchRec's.
     """
     if not isinstance(constraints, Mapping):
         raise UsageError(f"constraints are {type(constraints).__name__}; give a dictionary of ParameterConstraints")
@@ -77,7 +76,7 @@ def check_constraints(
 
 
 def _agreeing(name: str, found: Sequence[Collection], cluster: Cluster) -> dict[str, list[Any]]:
-    """The values of refused fields that say what is so anyway: features by collection, and the kind of device."""
+    """Values of refused fields that are accepted because they state a fact, such as the table's own feature names."""
     every = [collection.configs | collection.virtual for collection in found]
     configs = [each[name] for each in every if name in each]
     virtual = any(name in collection.virtual for collection in found)
@@ -94,7 +93,7 @@ def _check_fields(
     policies: Mapping[str, FieldPolicy],
     agreeing: Mapping[str, list[Any]],
 ) -> None:
-    """Refuse the first field that is set, not kept, and not what is so anyway."""
+    """Refuse the first field that is not at its default, has the policy 'refused', and states no fact (`agreeing`)."""
     default = type(given)()
     values = {field.name: getattr(given, field.name) for field in fields(given)}
     changed = {
@@ -107,7 +106,7 @@ def _check_fields(
 
 
 def carried_fields(limits: ParameterConstraints | None, cache: Cache | None) -> dict[str, Any]:
-    """The fields of ParameterSharding that come from a table's constraints; the planned cache, if any, holds."""
+    """The fields of ParameterSharding that a table's constraints set; a planned cache overrides their load factor."""
     given = {
         name: deepcopy(getattr(limits, name)) for name, policy in FIELDS.items() if limits and policy.kind == "carried"
     }
@@ -117,7 +116,7 @@ def carried_fields(limits: ParameterConstraints | None, cache: Cache | None) -> 
 
 
 def rules_of(constraints: Mapping[str, ParameterConstraints], found: Sequence[Collection]) -> tuple[TableRule, ...]:
-    """The rules that TorchRec's constraints make, for every table of a name.
+    """The rules that TorchRec's constraints impose, for every table of the given name.
 
     Raises:
         UsageError: a type, kernel, width or load factor is not known, or enforce_hbm leaves no kernel.
@@ -132,7 +131,7 @@ def rules_of(constraints: Mapping[str, ParameterConstraints], found: Sequence[Co
 
 
 def _rule(table: str, limits: ParameterConstraints) -> TableRule | None:
-    """Types, kernels, widths and caches of one table; None where nothing limits it."""
+    """The limits on types, kernels, widths and caches of one table; None if there are none."""
     kernels, factors = _kernels(table, limits), _cache_factors(limits)
     if not (limits.sharding_types or kernels or limits.min_partition or factors):
         return None
@@ -146,7 +145,7 @@ def _rule(table: str, limits: ParameterConstraints) -> TableRule | None:
 
 
 def _kernels(table: str, limits: ParameterConstraints) -> tuple[str, ...] | None:
-    """The kernels that a table may have; None for all."""
+    """The kernels that a table may have; None if any kernel is allowed."""
     allowed = tuple(limits.compute_kernels or ())
     if not limits.enforce_hbm:
         return allowed or None
@@ -160,6 +159,6 @@ def _kernels(table: str, limits: ParameterConstraints) -> tuple[str, ...] | None
 
 
 def _cache_factors(limits: ParameterConstraints) -> tuple[float, ...] | None:
-    """The one load factor that the constraints give a cache, if they do."""
+    """The single load factor that the constraints set for a cache; None if they set none."""
     factor = limits.cache_params.load_factor if limits.cache_params else None
     return None if factor is None else (factor,)

@@ -42,12 +42,17 @@ def to_sharding_plan(
 ) -> ShardingPlan:
     """TorchRec's ShardingPlan of a plan, for DistributedModelParallel(module, plan=...).
 
-    device: 'cuda' or 'cpu'; what PyTorch sees by default. constraints: TorchRec's, by table name; what a plan does not
-    know of them, such as output_dtype, is written to the table's ParameterSharding.
+    Args:
+        plan: the plan to convert.
+        module: the model whose tables the plan places.
+        sharders: the sharders of the job; TorchRec's defaults by default.
+        device: 'cuda' or 'cpu'; by default the kind that PyTorch sees.
+        constraints: TorchRec's, by table name; fields that a plan does not hold, such as output_dtype, are written to
+            the table's ParameterSharding.
 
     Raises:
         PlanMismatch: the placements cannot be run, or plan and module disagree about a table.
-        UsageError: the constraints ask for something that is not kept.
+        UsageError: the constraints ask for something that a plan would drop.
     """
     check_placements(plan.placements, plan.workload, plan.cluster)
     check_uneven_on_cpu(plan)
@@ -59,7 +64,7 @@ def to_sharding_plan(
     placements = {placement.table: placement for placement in plan.placements}
     tables = {table.name: table for table in plan.workload.tables}
     kind = device or device_type()
-    if kind == "cuda":  # on CPU TorchRec moves nothing; rows: stashed of a run does
+    if kind == "cuda":  # on CPU TorchRec stashes no weights; a run with `rows: stashed` does so itself
         check_stashed(found, {key: placements[name] for key, name in names.items()})
     made: dict[str, Any] = {}
     for collection in found:
@@ -76,7 +81,7 @@ def to_sharding_plan(
 
 
 def _check_tables(workload: Workload, found: Sequence[Collection], names: Mapping[tuple[str, str], str]) -> None:
-    """Refuse a plan whose tables are not the module's: names, shapes and collections."""
+    """Refuse a plan whose tables differ from the module's in name, shape or collection."""
     planned = {table.name: table for table in workload.tables}
     for collection in found:
         for name, config in collection.configs.items():
@@ -94,7 +99,7 @@ def _check_tables(workload: Workload, found: Sequence[Collection], names: Mappin
 
 
 def _check_remapped(collection: Collection, placement: Placement, table: Table) -> None:
-    """Refuse types with which TorchRec does not shard a managed-collision collection, and ids that none gives rows."""
+    """Refuse a dynamic table in a module that does not remap ids, and remapped tables that are not row_wise."""
     if table.dynamic is not None and not remaps_ids(collection.outer):
         raise PlanMismatch(
             f"table '{placement.table}' has ids without end in the plan, and module '{collection.path}' gives no id a "
@@ -130,10 +135,12 @@ def _parameter(
 
 
 def from_sharding_plan(plan: ShardingPlan, workload: Workload, cluster: Cluster) -> tuple[Placement, ...]:
-    """Placements of a TorchRec ShardingPlan, in order of table names; collections name the modules of the plan.
+    """Placements of a TorchRec ShardingPlan, in order of table names.
+
+    A table's `collection` is the path of its module in the ShardingPlan.
 
     Raises:
-        PlanMismatch: the plan misses a table of the workload, or holds shards that the sharding type does not give.
+        PlanMismatch: the plan lacks a table of the workload, or holds shards that do not follow from the sharding type.
     """
     made: list[Placement] = []
     for table in sorted(workload.tables, key=lambda table: table.name):
@@ -155,10 +162,10 @@ def _placement(table: Table, parameter: ParameterSharding, cluster: Cluster) -> 
     everywhere = parameter.sharding_type in ("data_parallel", "row_wise")
     dropped = (
         parameter.compute_kernel == KEY_VALUE.name and cluster.device.kind == "cuda"
-    )  # TorchRec gives its own share
+    )  # TorchRec uses its own cache size for this kernel
     cached = (
         parameter.compute_kernel in CACHED_KERNELS and parameter.cache_params and not dropped
-    )  # others ignore theirs
+    )  # kernels without a cache ignore cache_params
     cache = parameter.cache_params.load_factor if cached and parameter.cache_params else None
     placement = Placement(
         table=table.name,
@@ -181,7 +188,7 @@ def _rank(shard: ShardMetadata) -> int:
 
 
 def _check_rectangles(placement: Placement, table: Table, cluster: Cluster, shards: Sequence[ShardMetadata]) -> None:
-    """Refuse shards that TorchRec would not derive itself; it runs some of them, and trains garbage."""
+    """Refuse shards that TorchRec would not derive itself: it runs some of them, and trains wrong weights silently."""
     if placement.sharding_type == "data_parallel":
         return
     derived = placement.kind.shards(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
@@ -197,9 +204,9 @@ def _check_rectangles(placement: Placement, table: Table, cluster: Cluster, shar
 
 
 def to_parameter_constraints(plan: Plan) -> dict[str, ParameterConstraints]:
-    """The plan as TorchRec's ParameterConstraints, for those who stay with its planner: type, kernel, width, features.
+    """The plan as ParameterConstraints for TorchRec's own planner: type, kernel, width and features of each table.
 
-    TorchRec's planner chooses the ranks itself and knows one width per table, so uneven widths become the widest.
+    TorchRec's planner chooses the ranks itself and knows one width per table, so the widest of uneven widths is passed.
     """
     placements = {placement.table: placement for placement in plan.placements}
     return {

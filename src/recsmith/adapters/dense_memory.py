@@ -1,9 +1,9 @@
-"""Memory of a rank for all but its embedding shards: estimated from the model before anything is trained.
+"""Estimates a rank's memory for everything except its embedding shards, from the model, before training.
 
 Parameters outside of the planned collections are trained by DistributedDataParallel on every rank, as
 DefaultDataParallelWrapper of torchrec/distributed/model_parallel.py wraps them: gradients are views of DDP's buckets
-(gradient_as_bucket_view=True), so they are held once. Activations and the CUDA context are not counted: parameters do
-not tell them.
+(gradient_as_bucket_view=True), so they are stored once. Activations and the CUDA context are not counted, because they
+cannot be derived from the parameters.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,11 +24,11 @@ from recsmith.workloads import Workload
 
 @noun
 class OptimizerMemory:
-    """What an optimizer of torch.optim keeps, and what its step takes for a while, as multiples of parameters.
+    """Memory of an optimizer of torch.optim, permanent and during its step, as multiples of the parameters' bytes.
 
-    states: kept for each parameter, in its type. On CPU the step goes through parameters one by one (_single_tensor_*
-    of torch/optim, 2.13): temporaries of this parameter, and leftovers of the one before. On CUDA it takes all at once
-    (_multi_tensor_*): together, copies of all parameters.
+    states: permanent state of each parameter, in its type. On CPU the step updates parameters one by one
+    (_single_tensor_* of torch/optim, 2.13): it holds `temporaries` copies of this parameter and `leftovers` copies of
+    the previous one. On CUDA it updates all at once (_multi_tensor_*) and holds `together` copies of all parameters.
     """
 
     states: int
@@ -45,16 +45,17 @@ DENSE_OPTIMIZERS = {
     "adam": OptimizerMemory(states=2, temporaries=2, leftovers=1, together=1),
     "adamw": OptimizerMemory(states=2, temporaries=2, leftovers=1, together=1),
 }
-ASSUMED_OPTIMIZER = "adam"  # none of the table keeps more; where another trains, the estimate is too large
+ASSUMED_OPTIMIZER = "adam"  # none of DENSE_OPTIMIZERS has more state; for another optimizer the estimate is too large
 
 
 @noun
 class DenseMemory:
-    """Bytes of each rank beside its embedding shards.
+    """Bytes of each rank in addition to its embedding shards.
 
-    parameters: weights and buffers. gradients: DDP's buckets. state: of the dense optimizer. batch: ids of the local
-    batches in flight, the embeddings that come back for one, and their gradients, as the all-to-all sorts them. extra:
-    what an optimizer step, or backward for the largest gradient before it is in its bucket, takes beyond the others.
+    parameters: weights and buffers. gradients: DDP's buckets. state: the dense optimizer's state. batch: ids of the
+    local batches in flight, the embeddings received for one, and their gradients, as the all-to-all orders them. extra:
+    temporary memory beyond the other parts: that of the optimizer's step, or in backward that of the largest gradient
+    before it is copied into its bucket.
     """
 
     optimizer: str
@@ -66,11 +67,11 @@ class DenseMemory:
 
     @property
     def total(self) -> int:
-        """All of it, in bytes."""
+        """The sum of all parts, in bytes."""
         return self.parameters + self.gradients + self.state + self.batch + self.extra
 
     def describe(self) -> str:
-        """The parts, each with its size, as a sentence."""
+        """A text that lists the parts with their sizes."""
         named = (
             (self.parameters, "dense parameters and buffers"),
             (self.gradients, "gradients"),
@@ -82,7 +83,7 @@ class DenseMemory:
 
 
 def check_dense_optimizer(name: str) -> None:
-    """Refuse an optimizer whose memory is not known (UsageError)."""
+    """Raise UsageError for an optimizer whose memory is not known."""
     if name not in DENSE_OPTIMIZERS:
         raise UsageError(
             f"dense_optimizer is '{name}'{did_you_mean(name, list(DENSE_OPTIMIZERS))}; known: "
@@ -94,7 +95,15 @@ def check_dense_optimizer(name: str) -> None:
 def dense_memory(
     model: nn.Module, found: Sequence[Collection], workload: Workload, *, optimizer: str, world_size: int, on_cpu: bool
 ) -> DenseMemory:
-    """The estimate for a model, on any device (meta too), whose collections `found` are planned.
+    """The estimated memory of a model, on any device (also meta), except for its planned collections.
+
+    Args:
+        model: the whole model.
+        found: its collections that are planned.
+        workload: the batch size, features and tables of the job.
+        optimizer: the dense optimizer, a key of DENSE_OPTIMIZERS.
+        world_size: number of ranks.
+        on_cpu: whether the optimizer steps on CPU, parameter by parameter.
 
     Raises:
         UsageError: a lazy module has no shape yet.
@@ -132,7 +141,7 @@ def _sum(tensors: Iterable[Tensor]) -> int:
 
 
 def _step(optimizer: OptimizerMemory, sizes: Sequence[int], on_cpu: bool) -> int:
-    """Bytes that the optimizer's step takes beside parameters, gradients and state, at most."""
+    """The most bytes that the optimizer's step takes in addition to parameters, gradients and state."""
     if not on_cpu:
         return optimizer.together * sum(sizes)
     return max(

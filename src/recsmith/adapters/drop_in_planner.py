@@ -1,4 +1,4 @@
-"""RecSmith in the place of TorchRec's planner: `RecSmithPlanner(...).collective_plan(model, sharders, pg)`."""
+"""A drop-in replacement for TorchRec's planner: `RecSmithPlanner(...).collective_plan(model, sharders, pg)`."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -36,13 +36,13 @@ from recsmith.workloads import AccessProfile
 from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.workload import IndexDedup
 
-TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
+TORCHREC_BATCH_SIZE = 512  # samples per rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 OWN_ARGUMENTS = (
     "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
     "fully_sharded", "only", "beside", "limits", "planner", "sharding_group_size", "steps_per_sync",
     "use_inter_host_allreduce", "index_dedup", "access", "table_optimizers",
 )  # fmt: skip
-TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
+TORCHREC_ARGUMENTS = {  # arguments of TorchRec's EmbeddingShardingPlanner, and what RecSmith offers instead
     "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",
     "reserve": "reserve_bytes='10GiB' or storage_reservation= keeps memory of each device free of tables",
     "timeout_seconds": "time_limit_s= ends the search",
@@ -58,7 +58,7 @@ TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes the
 
 
 def check_search_arguments(search: Mapping[str, Any]) -> None:
-    """Refuse arguments that are not SearchArguments (UsageError), and say what takes their place."""
+    """Raise UsageError for an argument that is not one of SearchArguments, and name what to use instead."""
     for name in search:
         if name in TORCHREC_ARGUMENTS:
             raise UsageError(f"RecSmithPlanner takes no '{name}'; {TORCHREC_ARGUMENTS[name]}")
@@ -70,31 +70,39 @@ def check_search_arguments(search: Mapping[str, Any]) -> None:
 class RecSmithPlanner(ShardingPlanner):
     """Plans a model's embedding tables near-optimally, in TorchRec's own terms.
 
-    cluster: a RecSmith cluster, its name ('h100:8x12') or a TorchRec Topology. batch_size: local. constraints:
-    TorchRec's ParameterConstraints by table name; each field is carried into the sharding plan, counted in planning, or
-    refused (`FIELDS` of adapters/constraints.py), and so is each setting of a sharder (`SETTINGS` of
-    adapters/sharders.py). optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType, instead of the one attached to
-    the parameters or named by fused_params. reserve_bytes: of each device, kept free of tables: bytes or a size such as
-    '10GiB'. storage_reservation: one of TorchRec's, instead. With neither, and no reserve in the cluster, what the rest
-    of the model needs is estimated, for dense_optimizer (`DENSE_OPTIMIZERS` of adapters/dense_memory.py), and logged on
-    rank 0; reserve_bytes=0 reserves nothing. limits: RecSmith's own constraints. planner and search (cost_model, seed,
-    iterations, time_limit_s and space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and
-    gap, and `reserve` what was kept free.
+    After planning, `result` holds the plan with its cost, bound and gap, and `reserve` the memory that was kept free.
 
-    index_dedup: whether equal ids of a rank are looked up once in sequence tables, instead of what the sharders say;
-    auto: where that pays, and `result.plan.workload.index_dedup` says what to give EmbeddingCollectionSharder as
-    use_index_dedup. access: how unevenly rows are read, by table. table_optimizers: of tables that have another
-    optimizer than the others, by their names.
-
-    Of a 2D job (DMPCollection), give the cluster of the whole job, and: sharding_group_size: devices of a group;
-    steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups;
-    fully_sharded: replicas hold one copy of weights between them while dense layers work (ShardingStrategy); only: plan
-    modules of this type alone, whose groups may have a size of their own (`submodule_config`); beside: planners that
-    have planned other modules of the same job, whose memory this one leaves alone.
+    Args:
+        cluster: a RecSmith cluster, its name ('h100:8x12') or a TorchRec Topology; for a 2D job, of the whole job.
+        batch_size: samples per rank and step.
+        constraints: TorchRec's ParameterConstraints by table name. Each field is carried into the sharding plan,
+            counted in planning, or refused (`FIELDS` of adapters/constraints.py), and so is each setting of a sharder
+            (`SETTINGS` of adapters/sharders.py).
+        optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType; replaces the optimizer that is attached to the
+            parameters or named by fused_params.
+        reserve_bytes: memory of each device that is kept free of tables: bytes, or a size such as '10GiB'; 0 reserves
+            nothing.
+        storage_reservation: one of TorchRec's reservations, in place of reserve_bytes. With neither, and no reserve in
+            the cluster, the memory for the rest of the model is estimated, and logged on rank 0.
+        dense_optimizer: the optimizer for which it is estimated (`DENSE_OPTIMIZERS` of adapters/dense_memory.py).
+        limits: RecSmith's own constraints.
+        planner, search: as in `recsmith.plan` (cost_model, seed, iterations, time_limit_s and space).
+        index_dedup: whether equal ids of a rank are looked up once in sequence tables, in place of what the sharders
+            say. 'auto' does so if it pays; `result.plan.workload.index_dedup` is then the use_index_dedup to give to
+            EmbeddingCollectionSharder.
+        access: how unevenly rows are read, by table name.
+        table_optimizers: optimizers of the tables whose optimizer differs from the rest, by table name.
+        sharding_group_size: devices of a sharding group of a 2D job (DMPCollection).
+        steps_per_sync: steps between two calls of `sync()` in a 2D job.
+        use_inter_host_allreduce: TorchRec's layout of the groups of a 2D job.
+        fully_sharded: whether the replicas of a 2D job share one copy of the weights while dense layers run
+            (ShardingStrategy).
+        only: plan only modules of this type, whose groups may have their own size (`submodule_config`).
+        beside: planners that have already planned other modules of the same job; their memory is not used.
 
     Raises:
-        UsageError: an argument is not known, two say the reserve, the reserve leaves no memory, or groups do not divide
-            the job.
+        UsageError: an argument is not known, the reserve is given twice or leaves no memory, or the groups do not
+            divide the job.
     """
 
     def __init__(
@@ -135,14 +143,14 @@ class RecSmithPlanner(ShardingPlanner):
         self.planner, self.options = planner, SearchOptions(**search)
         self.index_dedup, self.access = index_dedup, access or {}
         self.only, self.beside = only, tuple(beside)
-        if self.beside:  # whose modules have groups of their own in DMPCollection
+        if self.beside:  # then DMPCollection gives the modules of this planner their own groups
             self.options = replace(self.options, space=space_in_group(self.options.space, self.cluster))
         self.table_optimizers = table_optimizers or {}
         self.result: Result | None = None
         self.reserve: Reserve | None = None
 
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:  # type: ignore[override]
-        """The sharding plan of a model, planned in this process."""
+        """The sharding plan of a model, made in this process without communication."""
         self.result = self.make(module, sharders)
         if not dist.is_initialized() or dist.get_rank() == 0:
             if self.reserve is not None:
@@ -152,8 +160,8 @@ class RecSmithPlanner(ShardingPlanner):
         return to_sharding_plan(self.result.plan, module, sharders=mine, constraints=self.constraints)
 
     def make(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> Result:
-        """RecSmith's own result for a model: the plan with cost, bound and gap."""
-        everything = collections(module, sharders_for(None, sharders))  # what is no dense layer, whoever plans it
+        """RecSmith's own result for a model: the plan with its cost, bound and gap."""
+        everything = collections(module, sharders_for(None, sharders))  # all embeddings, whichever planner plans them
         sharders, constraints = sharders_for(self.only, sharders), self.constraints or {}
         found = collections(module, sharders)
         check_constraints(constraints, found, self.cluster)
@@ -190,14 +198,15 @@ class RecSmithPlanner(ShardingPlanner):
         sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
         pg: dist.ProcessGroup | None = None,
     ) -> ShardingPlan:
-        """The same plan on every rank: rank 0 plans, the others receive it, and all compare digests.
+        """The same sharding plan on every rank: rank 0 plans and sends its plan to all ranks, which compare digests.
 
-        pg: all ranks of the job; of a 2D job too, whose plan is for one sharding group and goes to all of them.
+        pg: the process group of all ranks of the job. This holds for a 2D job, too: its plan is for one sharding group,
+        and all groups receive it.
 
         Raises:
             UsageError: no process group, its size is not the cluster's, or the plan does not run on the job's hosts.
-            Infeasible, NoPlanFound: on every rank, whatever rank 0 met.
-            PlanMismatch: a rank's model differs from rank 0's, or it refuses its own constraints.
+            Infeasible, NoPlanFound: rank 0 raised it; every rank raises the same.
+            PlanMismatch: a rank's model differs from rank 0's, or its own constraints are refused.
         """
         group = pg or (dist.group.WORLD if dist.is_initialized() else None)
         if group is None:
@@ -216,15 +225,15 @@ class RecSmithPlanner(ShardingPlanner):
         return made
 
     def dmp_collection_arguments(self) -> CollectionArguments:
-        """The keyword arguments of DMPCollection that belong to the plans; UsageError where the job has one group."""
+        """The keyword arguments of DMPCollection that fit the plans; UsageError if the job has a single group."""
         return collection_arguments(self.cluster)
 
     def submodule_config(self, plan: ShardingPlan) -> DMPCollectionConfig:
-        """What DMPCollection's `submodule_configs` takes for the modules that this planner plans: those of `only`.
+        """The entry of DMPCollection's `submodule_configs` for the modules that this planner plans (`only`).
 
         Raises:
-            UsageError: the planner plans all modules, whose groups are those of DMPCollection's own arguments; or a
-                table is split by hosts, of which TorchRec sees one in such a group.
+            UsageError: the planner plans all modules, whose groups DMPCollection's own arguments define; or a table is
+                split by hosts, although TorchRec counts such a group as one host.
         """
         if self.only is None:
             raise UsageError(
@@ -241,7 +250,7 @@ def _planned(planner: RecSmithPlanner) -> Plan:
 
 
 def _warn(plan: Plan) -> None:
-    """Warn the caller's caller of tables that train differently, and of pieces that not all CUDA kernels take."""
+    """Warn of tables that train differently than unsharded, and of pieces too wide for some CUDA kernels."""
     if tables := inexact_tables(plan):
         many = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
         warnings.warn(
@@ -283,7 +292,7 @@ def _agreed(
     group: dist.ProcessGroup,
     constraints: Mapping[str, ParameterConstraints] | None,
 ) -> ShardingPlan:
-    """This rank's sharding plan, once every rank has made one of the same digest."""
+    """This rank's sharding plan, returned once every rank has made one from a plan of the same digest."""
     problem: str | None = None
     made: ShardingPlan | None = None
     try:

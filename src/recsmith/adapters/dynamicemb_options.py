@@ -1,10 +1,10 @@
-"""Options of NVIDIA's dynamicemb (corelib/dynamicemb of NVIDIA/recsys-examples) to and from tables of ids without end.
+"""Converts dynamic tables (tables of ids without end) to and from the options of NVIDIA's dynamicemb.
 
-Facts are of its DynamicEmb_APIs.md (June 2026): `score_strategy` TIMESTAMP and STEP evict what was seen longest ago,
-LFU what was seen least, NO_EVICTION nothing; `FrequencyAdmissionStrategy(threshold=...)` keeps rarer ids out;
-`global_hbm_for_values` bytes of values, with their optimizer state, are on the devices, the rest in host memory, and
-keys are on the devices in any case. The package needs a GPU: these functions take its objects, or the same fields as
-plain data, and give plain data.
+The package is corelib/dynamicemb of NVIDIA/recsys-examples, the facts are from its DynamicEmb_APIs.md (June 2026).
+`score_strategy` TIMESTAMP and STEP evict the least recently seen id, LFU the least frequent one, NO_EVICTION none.
+`FrequencyAdmissionStrategy(threshold=...)` keeps rarer ids out. `global_hbm_for_values` bytes of values, with their
+optimizer state, are on the devices and the rest in host memory; keys are always on the devices. The package needs a
+GPU, so these functions take its objects, or the same fields as plain data, and return plain data.
 """
 
 import math
@@ -19,18 +19,19 @@ from recsmith.workloads.optimizers import find_optimizer
 
 STRATEGIES: dict[str, Eviction] = {"TIMESTAMP": "lru", "STEP": "lru", "LFU": "lfu", "NO_EVICTION": "none"}
 WRITTEN: dict[Eviction, str] = {"lru": "TIMESTAMP", "lfu": "LFU", "none": "NO_EVICTION"}
-BUCKET = 128  # rows of a bucket where nothing is said: rows of a rank are whole buckets
+BUCKET = 128  # rows per bucket by default; each rank has a whole number of buckets
 
 
 def dynamic_of_options(options: Any, table: str) -> Dynamic:
-    """How ids get rows under some DynamicEmbTableOptions, given as the object or as its fields by name.
+    """The eviction and admission of ids under DynamicEmbTableOptions, given as the object or as its fields by name.
 
     Raises:
-        UsageError: the score is customized, which says nothing of who loses a row, or there are several.
+        UsageError: there are several score strategies or a custom score, so that the evicted ids are not known; or ids
+            are admitted by a strategy without a threshold.
     """
     names = _strategies(_field(options, "score_strategy"))
     if set(names) == {"TIMESTAMP", "LFU"}:
-        names = ("LFU",)  # ranked by frequency; the times are for dumps
+        names = ("LFU",)  # ids are ranked by frequency; the timestamps are only used for dumps
     if len(names) != 1 or names[0] not in STRATEGIES or _field(options, "score_function") is not None:
         scored = " with a score_function" if _field(options, "score_function") is not None else ""
         raise UsageError(
@@ -48,12 +49,16 @@ def dynamic_of_options(options: Any, table: str) -> Dynamic:
 
 
 def options_of_table(table: Table, *, world_size: int, optimizer: str, on_device: float = 1.0) -> dict[str, Any]:
-    """The fields of DynamicEmbTableOptions for a table of ids without end, as plain data.
+    """The fields of DynamicEmbTableOptions for a dynamic table, as plain data.
 
-    on_device: share of the values that devices hold, such as the cache factor of a plan.
+    Args:
+        table: the table, which has `dynamic`.
+        world_size: number of ranks.
+        optimizer: RecSmith's name of the optimizer, whose state is stored with the values.
+        on_device: fraction of the values in device memory, such as the cache factor of a plan.
 
     Raises:
-        UsageError: the table has no ids without end, or evicts by age, which dynamicemb does not.
+        UsageError: the table has no `dynamic`, or an eviction that dynamicemb lacks, such as by age.
     """
     if table.dynamic is None:
         raise UsageError(f"table '{table.name}' has no ids without end; give it `dynamic`")
@@ -63,7 +68,7 @@ def options_of_table(table: Table, *, world_size: int, optimizer: str, on_device
             f"{', '.join(WRITTEN)}"
         )
     kept = find_optimizer(optimizer)
-    rows = BUCKET * math.ceil(math.ceil(table.num_embeddings / world_size) / BUCKET)  # of a rank
+    rows = BUCKET * math.ceil(math.ceil(table.num_embeddings / world_size) / BUCKET)  # per rank
     value = table.embedding_dim * table.element_bytes + STATE_BYTES * (
         kept.element_states * table.embedding_dim + kept.row_states
     )
@@ -83,7 +88,7 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _strategies(value: Any) -> tuple[str, ...]:
-    """Names of one strategy or several, as text or members of the package's enum."""
+    """Names of one or several strategies, given as text or as members of the package's enum; TIMESTAMP by default."""
     several: tuple[Any, ...] = (
         tuple(value) if isinstance(value, tuple | list) else ("TIMESTAMP" if value is None else value,)
     )

@@ -1,6 +1,6 @@
 """The embedding collections of a TorchRec model that are planned, and the names of their tables.
 
-Which modules are planned, and what is said of the others: `MODULE_TYPES` of adapters/field_policies.py.
+`MODULE_TYPES` of adapters/field_policies.py lists which types of modules are planned, and why the rest are refused.
 """
 
 from collections import Counter
@@ -24,16 +24,16 @@ from recsmith.adapters.field_policies import (
 )
 from recsmith.errors import UsageError
 
-INNER_SHARDERS = ("_e_sharder", "_ebc_sharder")  # of the sharders of modules around a collection; TorchRec 1.8, 1.9
-Sharders = Mapping[type, ModuleSharder[nn.Module]]  # by the type of module that they shard
+INNER_SHARDERS = ("_e_sharder", "_ebc_sharder")  # attributes that hold the inner sharder in TorchRec 1.8 and 1.9
+Sharders = Mapping[type, ModuleSharder[nn.Module]]  # sharders by the type of module that they shard
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A module that is planned: where it is in the model, and its tables' configurations by name.
+    """A module that is planned: its path in the model, and its tables' configurations by name.
 
-    module: the collection that holds the tables; virtual: tables beside the plan (virtual_tables.py). outer: what its
-    sharder shards, the collection itself or a module around it.
+    module: the collection that holds the tables. virtual: configurations of virtual tables, which a plan does not place
+    (virtual_tables.py). outer: the module that the sharder shards: the collection itself, or a module around it.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Collection:
 
     @property
     def embedding_sharder(self) -> Any:
-        """What shards the tables, with its fused_params and codecs: the module's sharder, or the one that it calls."""
+        """The sharder whose fused_params and codecs the tables use: the module's own, or the inner one it calls."""
         return next(
             (getattr(self.sharder, name) for name in INNER_SHARDERS if hasattr(self.sharder, name)), self.sharder
         )
@@ -56,7 +56,7 @@ def collections(model: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]]) 
     """The embedding collections of a model that one of the sharders shards, in the order of the model.
 
     Raises:
-        UsageError: a sharder's module is of a type that RecSmith does not plan, or a table asks for what it does not.
+        UsageError: a sharded module is of a type that RecSmith does not plan, or a table has a setting that it refuses.
     """
     by_type = {sharder.module_type: sharder for sharder in sharders}
     return list(_walk(model, "", by_type))
@@ -86,7 +86,7 @@ def _collection(module: nn.Module, path: str, sharder: ModuleSharder[nn.Module])
 
 
 def _check_unsharded(module: nn.Module, path: str, by_type: Sharders) -> None:
-    """Refuse to shard tables inside of a module that remaps ids, without the module: each rank would remap alone."""
+    """Refuse to shard only the collection inside a module that remaps ids: each rank would remap ids on its own."""
     if remaps_ids(module) and any(type(child) in by_type for child in module.modules()):
         name = type_name(type(module))
         raise UsageError(
@@ -96,7 +96,7 @@ def _check_unsharded(module: nn.Module, path: str, by_type: Sharders) -> None:
 
 
 def table_names(found: Sequence[Collection]) -> dict[tuple[str, str], str]:
-    """RecSmith's name of each (path, table): the table's own where that is unique, path and table otherwise."""
+    """RecSmith's name of each (path, table): the table's own name if it is unique, else path and name."""
     counts = Counter(name for collection in found for name in collection.configs)
     return {
         (collection.path, name): name if counts[name] == 1 else f"{collection.path}.{name}"

@@ -1,9 +1,9 @@
-"""Features in the order of a collection's configs, whatever the plan: TorchRec's sharded collections give another one.
+"""Keeps output features in the order of a collection's configs; TorchRec's sharded collections reorder them by plan.
 
-A sharded collection lays features side by side by sharding type and rank (`_create_output_dist` of embeddingbag.py),
-the unsharded one by its configs. So a model that reads `.values()` has its columns in the order of the plan: trained
-under one plan, it is another model under the next, and unsharded. Those that read features by their names are not
-concerned.
+A sharded collection concatenates features by sharding type and rank (`_create_output_dist` of embeddingbag.py), an
+unsharded one in the order of its configs. So a model that reads `.values()` gets its columns in an order that depends
+on the plan: trained under one plan, it computes something else under the next plan, and unsharded. Models that read
+features by name are not affected.
 
 B samples, D columns of a feature
 """
@@ -21,15 +21,15 @@ from torchrec.modules.embedding_modules import get_embedding_names_by_table
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
 Model = TypeVar("Model", bound=nn.Module)
-READ_BY_NAME = (SparseArch, SimpleDeepFMNN)  # of torchrec.models; others say so: `reads_by_name = True`
-INNER = ("_embedding_bag_collection", "_embedding_module")  # of collections around one: of processors, of remapped ids
+READ_BY_NAME = (SparseArch, SimpleDeepFMNN)  # models of TorchRec; other modules set `reads_by_name = True`
+INNER = ("_embedding_bag_collection", "_embedding_module")  # inner collection of feature-processed, of remapping ones
 
 
 def keep_feature_order(model: Model) -> Model:
-    """Have every sharded collection of a model give its features in the order of its configs; the model itself.
+    """Make every sharded collection of a model output its features in the order of its configs; returns the model.
 
-    Once, after `DistributedModelParallel`. Where features come in that order anyway nothing is copied, and nothing is
-    changed inside of TorchRec's own models, which read features by their names.
+    Call it once, after `DistributedModelParallel`. Nothing is copied if the features are in that order anyway, and
+    nothing is changed inside TorchRec's own models, which read features by name.
     """
     for module in _read_in_order(model):
         names = _names(module)
@@ -39,7 +39,7 @@ def keep_feature_order(model: Model) -> Model:
 
 
 def _read_in_order(module: nn.Module) -> Iterator[nn.Module]:
-    """The outermost sharded modules that nobody reads by names alone."""
+    """The outermost sharded modules outside modules that read features by name."""
     if isinstance(module, READ_BY_NAME) or getattr(module, "reads_by_name", False):
         return
     if isinstance(module, ShardedModule):
@@ -50,7 +50,7 @@ def _read_in_order(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _names(module: Any) -> list[str]:
-    """Names of what a sharded collection gives, in the order of the unsharded one; empty of other modules."""
+    """Output names of a sharded collection, in the order of the unsharded one; empty for other modules."""
     for name in INNER:
         module = getattr(module, name, module)
     configs = getattr(module, "_embedding_bag_configs", None) or getattr(module, "_embedding_configs", None) or []
@@ -58,8 +58,8 @@ def _names(module: Any) -> list[str]:
 
 
 def _hook(names: list[str], _: nn.Module, __: Any, output: Any) -> Any:
-    """A forward hook; what is on its way from other ranks is put in order when it has come."""
-    if isinstance(output, tuple):  # with the ids that they were remapped to
+    """A forward hook that puts outputs in order; outputs still in flight from other ranks are reordered on arrival."""
+    if isinstance(output, tuple):  # embeddings, and the ids that were remapped
         return _hook(names, _, __, output[0]), *output[1:]
     if isinstance(output, Awaitable):
         output.callbacks.append(partial(in_order, names))
@@ -68,7 +68,7 @@ def _hook(names: list[str], _: nn.Module, __: Any, output: Any) -> Any:
 
 
 def in_order(names: list[str], output: Any) -> Any:
-    """Pooled vectors (B, sum of D), or sequences by their names."""
+    """An output in the order of `names`: pooled vectors (B, sum of D), or sequences by feature name."""
     if isinstance(output, KeyedTensor):
         if output.keys() == names:
             return output

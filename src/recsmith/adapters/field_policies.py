@@ -1,8 +1,8 @@
-"""What becomes of each module type, field and setting of TorchRec: carried, counted or refused; nothing in between.
+"""How planning treats each module type, field and setting of TorchRec: each is carried, counted or refused.
 
-Here are module types and the fields of table configurations; those of constraints are in constraints.py, those of
-sharders in sharders.py. Names of module types are those of the classes; 'quant.' stands before classes of
-torchrec.quant, whose names others share.
+This module covers module types and the fields of table configurations; constraints.py covers constraints, sharders.py
+covers sharders. A module type is named by its class. Classes of torchrec.quant share their names with other classes, so
+their names get the prefix 'quant.'.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,16 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection, Embedding
 
 from recsmith.errors import UsageError
 
-SHOWN_VALUE = 80  # characters of a refused value that an error shows; longer ones hide what to do about them
+SHOWN_VALUE = 80  # most characters of a refused value in an error; longer values would hide the advice
 
 
 @dataclass(frozen=True)
 class FieldPolicy:
-    """What becomes of one field.
+    """How planning treats one field.
 
     kind: 'carried' (the job gets it unchanged), 'counted' (planning uses it) or 'refused' (an error, unless it is at
-    its default). note: how, for the tables in docs/torchrec.md; of refused fields why, and what to do instead.
+    its default). note: how it is treated, for the tables in docs/torchrec.md; for a refused field the reason, and what
+    to do instead.
     """
 
     kind: Literal["carried", "counted", "refused"]
@@ -56,10 +57,14 @@ def check_values(
     shown: str,
     unknown: FieldPolicy = UNKNOWN_FIELD,
 ) -> None:
-    """Refuse the first value that is not kept (UsageError): where it stands, its value, why and what to do.
+    """Raise UsageError for the first value that is refused: its place, the value, the reason and what to do.
 
-    values: those that are not at their defaults, by field; None counts as not given. shown: how an error writes the
-    name of a field, such as 'CacheParams.{}'. unknown: the policy of a field that is in no table.
+    Args:
+        where: the place of the values, as the error names it.
+        values: the values that are not at their defaults, by field; None counts as not given.
+        policies: the policies of the fields.
+        shown: format of a field's name in the error, such as 'CacheParams.{}'.
+        unknown: the policy of a field that `policies` lacks.
     """
     for name, value in values.items():
         policy = policies.get(name, unknown)
@@ -72,10 +77,10 @@ Planned = EmbeddingBagCollection | EmbeddingCollection
 
 @dataclass(frozen=True)
 class ModuleType:
-    """What becomes of one type of module.
+    """How planning treats one type of module.
 
-    note: how it is planned, for docs/torchrec.md; of refused ones why, and what to do instead. inner: the attribute
-    that holds the collection whose tables are planned; '' for the module itself.
+    note: how it is planned, for docs/torchrec.md; for a refused type the reason, and what to do instead. inner: the
+    attribute that holds the collection whose tables are planned; '' if that is the module itself.
     """
 
     kind: Literal["planned", "refused"]
@@ -134,7 +139,7 @@ def type_name(kind: type) -> str:
 
 
 def planned_collection(module: nn.Module, path: str) -> Planned:
-    """The collection whose tables are planned: the module itself, or the one inside.
+    """The collection whose tables are planned: the module itself, or the collection inside it.
 
     Raises:
         UsageError: the module is of a type that is not planned; the message says what to do instead.
@@ -148,7 +153,7 @@ def planned_collection(module: nn.Module, path: str) -> Planned:
 
 
 def remaps_ids(module: nn.Module) -> bool:
-    """Whether a module is a managed-collision collection, whose ids are remapped where their rows are."""
+    """Whether a module is a managed-collision collection, which remaps ids on the rank that has their rows."""
     return type(module).__name__ in ("ManagedCollisionEmbeddingBagCollection", "ManagedCollisionEmbeddingCollection")
 
 
@@ -178,7 +183,7 @@ OF_VIRTUAL = ("total_num_buckets", "virtual_table_eviction_policy")
 
 
 def check_config(config: BaseEmbeddingConfig) -> None:
-    """Refuse what a table's configuration asks for and a plan would not keep (UsageError with the table's name)."""
+    """Raise UsageError, with the table's name, for a setting of its configuration that a plan would drop."""
     kind = type(config)
     given = {field.name: getattr(config, field.name) for field in fields(kind)}
     changed = {field.name: given[field.name] for field in fields(kind) if given[field.name] != field.default}
@@ -187,5 +192,5 @@ def check_config(config: BaseEmbeddingConfig) -> None:
 
 
 def is_virtual(config: BaseEmbeddingConfig) -> bool:
-    """Whether a table is virtual: its rows are made as ids come. Releases before virtual tables have none."""
+    """Whether a table is virtual: its rows are created as ids arrive. False in releases without virtual tables."""
     return bool(getattr(config, "use_virtual_table", False))

@@ -1,7 +1,7 @@
-"""FBGEMM's operator that finds the different ids of a batch, on CPU, where FBGEMM 1.8 has it for CUDA alone.
+"""A CPU version of FBGEMM's operator that finds the distinct ids of a batch; FBGEMM 1.8 has it for CUDA only.
 
-TorchRec's EmbeddingCollectionSharder(use_index_dedup=True) calls it before ids leave a rank, and afterwards gives each
-id its row again. Legend: F features, T + 1 of them where tables begin, B samples, N ids, U different ones.
+TorchRec's EmbeddingCollectionSharder(use_index_dedup=True) calls it before ids leave a rank, and afterwards copies each
+row back to all its ids. Legend: F features, B samples, N ids, U distinct ids.
 """
 
 import itertools
@@ -18,9 +18,9 @@ Found = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def deduplicating(sharders: list[Any], workload: Workload) -> list[Any]:
-    """The sharders with use_index_dedup as the workload says, in the place of the stock sharder of sequences.
+    """The sharders, with use_index_dedup in TorchRec's sharder of sequence tables if the workload asks for it.
 
-    Sharders of one's own are left as they are.
+    Sharders of other classes are returned unchanged.
     """
     if workload.index_dedup != "on":
         return sharders
@@ -34,13 +34,13 @@ def deduplicating(sharders: list[Any], workload: Workload) -> list[Any]:
 
 
 def deduplicates(sharder: Any) -> bool:
-    """Whether a sharder looks equal ids up once."""
+    """Whether a sharder looks up equal ids once."""
     return bool(getattr(sharder, "_use_index_dedup", False))
 
 
 @cache
 def on_cpu() -> None:
-    """Have CPU tensors deduplicated, too; nothing where FBGEMM does so itself."""
+    """Register the operator for CPU tensors, unless FBGEMM has done so itself."""
     if torch._C._dispatch_has_kernel_for_dispatch_key(NAME, "CPU"):
         return
     _library().impl(NAME.partition("::")[2], jagged_unique_indices, "CPU")
@@ -48,18 +48,23 @@ def on_cpu() -> None:
 
 @cache
 def _library() -> Any:
-    """What keeps the kernel registered: it lasts as long as this object."""
+    """The library object that keeps the kernel registered as long as the object exists."""
     return torch.library.Library("fbgemm", "IMPL")
 
 
 def jagged_unique_indices(
     hash_size_cumsum: torch.Tensor, hash_size_offsets: torch.Tensor, offsets: torch.Tensor, indices: torch.Tensor
 ) -> Found:
-    """(lengths (F B,), offsets (F B + 1,), different ids (U,), the place of each id among them (N,)).
+    """Lengths of bags (F B,), their offsets (F B + 1,), distinct ids (U,), position of each id among them (N,).
 
-    hash_size_cumsum (F + 1,): rows before those of a feature's table. hash_size_offsets (F + 1,): a table's first
-    feature begins at its own number and ends behind its last one; others are empty. offsets (F B + 1,): of bags.
-    Features of a table share its different ids, which are spread evenly over its bags.
+    The distinct ids of a table are spread evenly over the bags of all its features.
+
+    Args:
+        hash_size_cumsum: (F + 1,), the number of rows of all tables before a feature's table.
+        hash_size_offsets: (F + 1,); the range from one element to the next is the features of a table at the table's
+            first feature, and empty at its other features.
+        offsets: (F B + 1,), where bags begin in `indices`.
+        indices: (N,), the ids.
     """
     features = len(hash_size_cumsum) - 1
     samples = (len(offsets) - 1) // features
@@ -67,7 +72,7 @@ def jagged_unique_indices(
     linear = indices + hash_size_cumsum[:-1].repeat_interleave(counts)
     different, place = torch.unique(linear, return_inverse=True)
     ids = torch.empty_like(different).scatter_(0, place, indices)
-    before = torch.searchsorted(different, hash_size_cumsum)  # different ids of tables before each feature
+    before = torch.searchsorted(different, hash_size_cumsum)  # distinct ids of all tables before each feature's
     lengths = torch.zeros(features, samples, dtype=offsets.dtype)
     for first, last in itertools.pairwise(hash_size_offsets.tolist()):
         if last > first and samples:
@@ -77,5 +82,5 @@ def jagged_unique_indices(
 
 
 def _spread(ids: int, bags: int) -> torch.Tensor:
-    """Lengths of bags that share ids evenly: the first ones hold one more."""
+    """Lengths of `bags` bags that share `ids` ids evenly: the first bags hold one more."""
     return torch.full((bags,), ids // bags) + (torch.arange(bags) < ids % bags)

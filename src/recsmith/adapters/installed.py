@@ -1,7 +1,7 @@
-"""Whether PyTorch, FBGEMM and TorchRec are installed and belong together, asked without importing them.
+"""Checks that PyTorch, FBGEMM and TorchRec are installed in releases that fit together, without importing them.
 
-What runs in TorchRec needs all three (`require_torchrec`), measuring kernels PyTorch and FBGEMM (`require_fbgemm`). Why
-releases must match: docs/decisions/0003.
+Code that runs in TorchRec needs all three (`require_torchrec`); measuring kernels needs PyTorch and FBGEMM
+(`require_fbgemm`). docs/decisions/0003 says why the releases must match.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -11,26 +11,26 @@ from recsmith import _install
 from recsmith._version import __version__
 from recsmith.errors import MissingExtra
 
-TRIO = {"torch": "2.13", "fbgemm_gpu": "1.8", "torchrec": "1.8"}  # module: the release that belongs to the others
+TRIO = {"torch": "2.13", "fbgemm_gpu": "1.8", "torchrec": "1.8"}  # module: its release; the three fit together
 TRIOS = (
     TRIO,
     {"torch": "2.14", "fbgemm_gpu": "1.9", "torchrec": "1.9"},
     {"torch": "2.11", "fbgemm_gpu": "1.6", "torchrec": "1.6"},
 )
-TRIED = {  # TorchRec's release: which tests of RecSmith were run with its trio; the table of docs/torchrec.md
+TRIED = {  # TorchRec's release: which tests of RecSmith were run with its trio; shown in the table of docs/torchrec.md
     "1.8": "all tests run with it",
     "1.9": "the tests of the drop-in and its jobs were run with it, on CPU",
     "1.6": "the tests of training jobs were run with it, on CPU",
 }
 PAIRS = {"1.6": "2.11", "1.7": "2.12", "1.8": "2.13", "1.9": "2.14"}  # FBGEMM release: the PyTorch it was built for
-CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages of module fbgemm_gpu
+CPU_BUILD, CUDA_BUILD = "fbgemm-gpu-cpu", "fbgemm-gpu"  # packages that provide the module fbgemm_gpu
 INSTALL_TRIO = f"install the trio: {_install.TRIO}"
 INSTALL_PAIR = _install.PAIR
 NO_DEVICE = "no CUDA device is visible to PyTorch; measure cpu, or simulated:h100"
 
 
 def trio_versions() -> dict[str, str | None]:
-    """Version of each module of TRIO: None where it is not installed, 'unknown' where its package has no metadata."""
+    """Version of each module of TRIO: None if it is not installed, 'unknown' if its package has no metadata."""
     return {module: _module_version(module) for module in TRIO}
 
 
@@ -49,7 +49,7 @@ def _package_version(package: str) -> str | None:
 
 
 def wanted_trio(found: dict[str, str | None]) -> dict[str, str]:
-    """The one of TRIOS that most of these versions belong to; of equals the first."""
+    """The trio of TRIOS that most of these versions match; the first one on a tie."""
     return max(TRIOS, key=lambda trio: sum(_belongs(number, trio.get(module)) for module, number in found.items()))
 
 
@@ -58,7 +58,7 @@ def _belongs(number: str | None, release: str | None) -> bool:
 
 
 def mismatches(found: dict[str, str | None]) -> list[str]:
-    """What is wrong with these versions, one sentence each; empty where they are one of TRIOS."""
+    """One sentence for each module that is missing or of a wrong release; empty if the versions match a trio."""
     wanted = wanted_trio(found)
     missing = [f"{module} is not installed" for module, number in found.items() if number is None]
     wrong = [
@@ -70,19 +70,19 @@ def mismatches(found: dict[str, str | None]) -> list[str]:
 
 
 def tried(found: dict[str, str | None]) -> str:
-    """Which tests of RecSmith were run with the trio that these versions belong to."""
+    """A sentence on which tests of RecSmith were run with the trio that these versions match."""
     return TRIED[wanted_trio(found)["torchrec"]]
 
 
 def require_torchrec() -> None:
-    """MissingExtra without PyTorch, FBGEMM and TorchRec of releases that belong together, with what to install."""
+    """Raise MissingExtra, with what to install, unless PyTorch, FBGEMM and TorchRec are present and fit together."""
     wrong = mismatches(trio_versions())
     if wrong:
         raise MissingExtra(f"{'; '.join(wrong)}. This needs TorchRec: {INSTALL_TRIO}")
 
 
 def require_fbgemm(cuda: bool = False) -> str:
-    """The versions of PyTorch and FBGEMM in words; MissingExtra where the pair cannot run here, with what to install.
+    """A text of the installed versions of PyTorch and FBGEMM; MissingExtra, with what to install, if they do not fit.
 
     cuda: whether the pair must be able to use a GPU.
     """
@@ -102,5 +102,5 @@ def require_fbgemm(cuda: bool = False) -> str:
 
 
 def _release(number: str) -> str:
-    """1.8 of 1.8.0+cpu."""
+    """The release of a version: '1.8' of '1.8.0+cpu'."""
     return ".".join(number.split("+")[0].split(".")[:2])

@@ -1,7 +1,7 @@
-"""How long a running model's embedding kernels take on this rank, forward and backward, step by step.
+"""Times the embedding kernels of a running model on this rank, forward and backward, step by step.
 
-Hooks on the lookups of TorchRec's sharded modules take the time of the forward kernels; hooks on FBGEMM's nodes in the
-autograd graph that of the fused backward. On a GPU events in the stream take them, so nothing waits.
+Hooks on the lookups of TorchRec's sharded modules time the forward kernels; hooks on FBGEMM's nodes in the autograd
+graph time the fused backward. On a GPU the times come from events in the stream, so no call waits for the device.
 """
 
 import time
@@ -13,11 +13,11 @@ from torch import nn
 from torchrec.distributed.types import ShardedModule
 
 LOOKUP = "LookupFunction"  # in the names of FBGEMM's autograd nodes, such as SplitLookupFunction_adagrad_Op_pt2
-DEEPEST = 16  # nodes between a lookup's output and FBGEMM's: concatenations and casts are few
+DEEPEST = 16  # most autograd nodes between a lookup's output and FBGEMM's node: concatenations and casts are few
 
 
 class KernelTimer:
-    """Seconds of the embedding kernels of a model on this rank. `step` closes a step; `remove` takes the hooks away.
+    """Seconds of a model's embedding kernels on this rank. `step` closes a step; `remove` removes the hooks.
 
     forward, backward: seconds of each closed step.
     """
@@ -34,11 +34,11 @@ class KernelTimer:
 
     @property
     def lookups(self) -> int:
-        """How many groups of kernels are watched."""
+        """Number of lookup modules that are timed; each is a group of fused kernels."""
         return len(self._handles) // 2
 
     def step(self, keep: bool = True) -> None:
-        """Close a step: add up what its kernels took, or forget it."""
+        """Close a step: record the sum of its kernels' seconds, or discard them if `keep` is False."""
         if keep:
             self.forward.append(sum(span.seconds() for span in self._spans["forward"]))
             self.backward.append(sum(span.seconds() for span in self._spans["backward"]))
@@ -46,7 +46,7 @@ class KernelTimer:
             spans.clear()
 
     def remove(self) -> None:
-        """Take the hooks away: training goes on as without them."""
+        """Remove the hooks; training then continues without any overhead."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -76,18 +76,18 @@ class KernelTimer:
 
 
 class _Timing:
-    """A stretch of time on this rank's device, from its making to `end`."""
+    """A time span on this rank's device, from the object's creation to `end`."""
 
     def __init__(self) -> None:
         self._mark: Callable[[], Any] = _event if torch.cuda.is_available() else time.perf_counter
         self._begin = self._end = self._mark()
 
     def end(self) -> None:
-        """The stretch ends here."""
+        """End the span."""
         self._end = self._mark()
 
     def seconds(self) -> float:
-        """How long it was; on a GPU this waits for its end."""
+        """Length of the span in seconds; on a GPU this waits for its end."""
         if isinstance(self._begin, float):
             return cast(float, self._end) - self._begin
         self._end.synchronize()
@@ -108,7 +108,7 @@ def _lookups(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def _kernel_nodes(output: object) -> list[Any]:
-    """FBGEMM's nodes behind a lookup's output."""
+    """FBGEMM's autograd nodes that a lookup's output was computed by."""
     found: list[Any] = []
     nodes = {tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None}
     for _ in range(DEEPEST):

@@ -1,8 +1,8 @@
-"""What gives ids their rows in managed-collision collections (zero collision hashing, ZCH): who loses one, and bytes.
+"""Eviction and memory of the modules that map ids to rows in managed-collision collections (zero collision hashing).
 
-It follows the rows: TorchRec shards these collections row_wise only, and rebuilds each table's ManagedCollisionModule
-for the rows of a rank (ShardedManagedCollisionCollection of torchrec/distributed/mc_modules.py). Its buffers take the
-same memory on every rank, whatever the plan. What an eviction sorts for a moment is not counted.
+Such a module is sharded with the rows: TorchRec shards these collections row_wise only, and rebuilds each table's
+ManagedCollisionModule for the rows of a rank (ShardedManagedCollisionCollection of torchrec/distributed/mc_modules.py).
+Its buffers take the same memory on every rank under any plan. Temporary memory of an eviction is not counted.
 """
 
 import math
@@ -19,16 +19,16 @@ from recsmith.sharding.memory import id_map_bytes
 from recsmith.workloads import Dynamic, Table, Workload
 from recsmith.workloads.dynamic import Eviction
 
-EVICTED_BY: dict[str, Eviction] = {  # classes of eviction policies, and names of those of HashZchManagedCollisionModule
+EVICTED_BY: dict[str, Eviction] = {  # by class of the eviction policy, or its name in HashZchManagedCollisionModule
     "LFU_EvictionPolicy": "lfu", "DistanceLFU_EvictionPolicy": "lfu", "LRU_EvictionPolicy": "lru",
     "LRU_EVICTION": "lru", "SINGLE_TTL_EVICTION": "lru", "PER_FEATURE_TTL_EVICTION": "lru",
 }  # fmt: skip
 
 
 def dynamic_of(collection: Collection, table: str) -> Dynamic | None:
-    """How the ids of a table get its rows: by which its managed-collision module evicts them; None without one.
+    """The eviction of a table's ids, as its managed-collision module defines it; None if it has no such module.
 
-    A policy that is not known says nothing of the table. Filters of ids by thresholds count as no admission.
+    None is also returned for an unknown policy. Filters that admit ids by a threshold are ignored.
     """
     if not remaps_ids(collection.outer):
         return None
@@ -40,20 +40,24 @@ def dynamic_of(collection: Collection, table: str) -> Dynamic | None:
     return None if evict is None else Dynamic(evict=evict)
 
 
-ID_BYTES = 8  # raw ids and what evictions rank them by are int64
-HISTORY_ROOM = 1.25  # of the ids between evictions: _init_history_buffers of torchrec/modules/mc_modules.py
+ID_BYTES = 8  # raw ids, and the numbers by which evictions rank them, are int64
+HISTORY_ROOM = 1.25  # buffer size / ids between evictions: _init_history_buffers of torchrec/modules/mc_modules.py
 
 
 def remapping_bytes(
     found: Sequence[Collection], workload: Workload, world_size: int, counted_on: str | None = None
 ) -> int:
-    """Bytes on every device of what remaps the ids of managed-collision collections.
+    """Bytes on every device of the modules that remap the ids of managed-collision collections.
 
-    counted_on: the kind of devices on which planning counts the ids of tables with their rows, whose bytes are then
-    left out here; None: it does not.
+    Args:
+        found: the collections of the model.
+        workload: the workload that was read from them.
+        world_size: number of ranks.
+        counted_on: the kind of devices if planning counts the ids of tables together with their rows; those bytes are
+            then left out here. None if planning does not count them.
 
     Raises:
-        UsageError: a collection that TorchRec cannot shard over so many ranks.
+        UsageError: TorchRec cannot shard a collection over this many ranks.
     """
     tables, names = {table.name: table for table in workload.tables}, table_names(found)
     return sum(
@@ -65,7 +69,7 @@ def remapping_bytes(
 
 
 def _collision_modules(collection: Collection, world_size: int) -> dict[str, nn.Module]:
-    """The ManagedCollisionModule of each table, checked."""
+    """The ManagedCollisionModule of each table, after checking that TorchRec can shard it."""
     outer: Any = collection.outer
     features = [feature for config in collection.configs.values() for feature in config.feature_names]
     twin = next((feature for feature in features if features.count(feature) > 1), None)
@@ -81,7 +85,7 @@ def _collision_modules(collection: Collection, world_size: int) -> dict[str, nn.
 
 
 def _check_buckets(table: str, module: nn.Module, rows: int, world_size: int) -> None:
-    """Refuse buckets that lie across the rows of two ranks: TorchRec cannot rebuild the module for a rank."""
+    """Refuse buckets of ids that are split between two ranks: TorchRec cannot rebuild the module for a rank."""
     buckets: list[int] | None = getattr(module, "_output_segments", None)
     block = -(-rows // world_size)
     if buckets is not None and not {min(rank * block, rows) for rank in range(world_size + 1)} <= set(buckets):
@@ -92,7 +96,7 @@ def _check_buckets(table: str, module: nn.Module, rows: int, world_size: int) ->
 
 
 def _collision_bytes(module: nn.Module, table: Table, batch_size: int, world_size: int, counted_on: str | None) -> int:
-    """Bytes of one table's module on a rank: its share of what is kept by row, and all of the rest."""
+    """Bytes of one table's module on a rank: its share of the tensors with one entry per row, and all other tensors."""
     rows, block = table.num_embeddings, -(-table.num_embeddings // world_size)
     kept = 0
     for tensor in (*module.buffers(), *module.parameters()):
@@ -103,7 +107,7 @@ def _collision_bytes(module: nn.Module, table: Table, batch_size: int, world_siz
 
 
 def _history_bytes(module: MCHManagedCollisionModule, table: Table, batch_size: int) -> int:
-    """Bytes of the ids that a rank remembers between evictions, and of what the policy ranks them by."""
+    """Bytes of the ids that a rank stores between evictions, and of the numbers by which the policy ranks them."""
     ids = sum((f.batch_size or batch_size) * f.pooling_factor * f.num_poolings for f in table.features)
     ranked = sum(in_history for _, _, in_history in module._eviction_policy.metadata_info)
     return ID_BYTES * (1 + ranked) * math.ceil(ids * module._eviction_interval * HISTORY_ROOM)

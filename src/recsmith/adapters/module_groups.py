@@ -1,7 +1,7 @@
-"""Modules of a 2D job that have sharding groups of their own: their configurations, and memory that plans share.
+"""Modules of a 2D job with their own sharding groups: their configurations, and the memory that plans leave each other.
 
-DMPCollection takes a plan for each type of module (`submodule_configs`), with groups of another size than the rest of
-the model has. Each is planned by itself, in the memory that the plans before it leave on the devices they share.
+DMPCollection takes a plan for each type of module (`submodule_configs`), whose groups may differ in size from those of
+the rest of the model. Each is planned separately, in the memory that earlier plans leave on the shared devices.
 Source: torchrec 1.8, DMPCollection of distributed/model_parallel.py.
 """
 
@@ -22,7 +22,7 @@ from recsmith.problems import Space
 def sharders_for(
     module: type[nn.Module] | None, sharders: Sequence[ModuleSharder[nn.Module]] | None
 ) -> list[ModuleSharder[nn.Module]]:
-    """The sharders of one type of module; all of them where none is named. UsageError where that type has none."""
+    """The sharders of one type of module, or all if `module` is None; UsageError if that type has no sharder."""
     known = list(sharders or get_default_sharders())
     if module is None:
         return known
@@ -34,10 +34,12 @@ def sharders_for(
 
 
 def left_beside(cluster: Cluster, plans: Sequence[Plan]) -> Cluster:
-    """The cluster with what plans for the same devices leave: of the fullest rank of the job that stands for each rank.
+    """The cluster with the memory that other plans for the same devices leave.
+
+    A rank of the group stands for several ranks of the job, and gets the memory of the fullest of them.
 
     Raises:
-        UsageError: a plan is for another number of devices, or one leaves nothing.
+        UsageError: a plan is for another number of devices, or plans leave a device no memory.
     """
     left = list(cluster.hbm_per_rank)
     for plan in plans:
@@ -56,9 +58,9 @@ def left_beside(cluster: Cluster, plans: Sequence[Plan]) -> Cluster:
 
 
 def space_in_group(space: Space | None, cluster: Cluster) -> Space:
-    """The space of a module with groups of its own: without types that know hosts, where its group has several.
+    """The space of a module with its own groups; types that split by hosts are removed if its group has several.
 
-    TorchRec counts a group of a module's own as one host.
+    TorchRec counts such a group as one host.
     """
     made = space or Space()
     if cluster.hosts == 1:
@@ -67,10 +69,10 @@ def space_in_group(space: Space | None, cluster: Cluster) -> Space:
 
 
 def module_config(module: type[nn.Module], plan: ShardingPlan, cluster: Cluster) -> DMPCollectionConfig:
-    """What DMPCollection's `submodule_configs` takes for a type of module.
+    """The entry of DMPCollection's `submodule_configs` for a type of module.
 
     Raises:
-        UsageError: a table is split by the hosts of a group that has several, which TorchRec counts as one.
+        UsageError: a table is split by the hosts of a group that has several, although TorchRec counts them as one.
     """
     kinds = {name: each.sharding_type for part in plan.plan.values() for name, each in dict(part).items()}  # type: ignore[arg-type]
     odd = next((name for name, kind in kinds.items() if kind in ON_HOSTS and cluster.hosts > 1), None)

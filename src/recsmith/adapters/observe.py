@@ -1,4 +1,4 @@
-"""A model's workload with pooling factors, poolings and access profiles measured on its own data."""
+"""Measures a model's workload on its own data: pooling factors, poolings and access profiles."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -30,25 +30,31 @@ def observe(
     workload = observe(train_loader, model)
     recsmith.save_workload(workload, "tables.json")     # then: recsmith plan tables.json --cluster h100:8
 
-    batches: any iterable, such as the DataLoader of training; at most `count` batches are taken, and an iterator is
-        not asked for one more. A batch is a KeyedJaggedTensor or holds some: its members are searched in their order,
-        then theirs, and no deeper (values of mappings, items of lists and tuples, fields or attributes of objects;
-        properties are not called). Their keys are the features of the model's tables; further keys are ignored.
-    batch_size: samples per device and step of the workload; the mean of the observed batches, rounded, by default.
-        It does not change what is measured, which is per sample, except that access stays that of observed batches.
-    optimizer: instead of the one attached to the model's parameters.
+    Args:
+        batches: any iterable, such as the DataLoader of training; at most `count` batches are taken, and an iterator is
+            not asked for one more. A batch is a KeyedJaggedTensor or contains some. Its members are searched in their
+            order, then the members of these, and no deeper (values of mappings, items of lists and tuples, fields or
+            attributes of objects; properties are not called). Keys are the features of the model's tables; further
+            keys are ignored.
+        model: the model, before it is sharded.
+        sharders: the sharders of the job; TorchRec's defaults by default.
+        batch_size: samples per device and step of the workload; by default the mean of the observed batches, rounded.
+            It does not change the measured numbers, which are per sample; the access profile is that of the observed
+            batches in any case.
+        count: the most batches that are observed.
+        optimizer: replaces the one attached to the model's parameters.
 
-    A batch has as many samples as the largest stride of its KeyedJaggedTensors that the model reads. num_poolings is
-    bags per sample (1 but with a variable stride per key, or where strides differ), pooling_factor is ids per bag.
-    Weighted is what a weighted collection reads, and sequences whose ids carry weights.
+    The number of samples in a batch is the largest stride of those of its KeyedJaggedTensors that the model reads.
+    num_poolings is bags per sample (1 unless strides vary per key or differ), pooling_factor is ids per bag. Features
+    are weighted if a weighted collection reads them, or if they are sequences whose ids carry weights.
 
     Access is counted at the local batch: reads of a row are counted within one batch, as kernels see one at a time.
-    The bins are pooled over all rows of all batches, lookups and unique_rows are means per batch, rounded, at least 1.
+    The bins are pooled over all rows of all batches; lookups and unique_rows are means per batch, rounded, at least 1.
     A table that no id reads has pooling factors 0 and no access profile.
 
     Raises:
-        UsageError: no batch, no KeyedJaggedTensor in one, a feature that no batch has or that one has twice, ids
-            outside their table, or a model that cannot be read (see read_workload).
+        UsageError: there is no batch, a batch holds no KeyedJaggedTensor, a feature is in no batch or twice in one, ids
+            are outside their table, or the model cannot be read (see read_workload).
     """
     if count < 1:
         raise UsageError(f"count is {count}; observe at least 1 batch")

@@ -1,4 +1,4 @@
-"""TorchRec's own planner, with the plan of a RecSmith file in place of a search of its own (`plan_loader`)."""
+"""Makes TorchRec's own planner return the plan of a RecSmith file instead of searching (its `plan_loader`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,23 +21,24 @@ INSTEAD = "give the plan itself to DistributedModelParallel, as to_sharding_plan
 
 
 class PlanFileLoader(PlanLoader):
-    """Have TorchRec's EmbeddingShardingPlanner take a RecSmith plan, instead of searching for one.
+    """A plan loader with which TorchRec's EmbeddingShardingPlanner returns a RecSmith plan instead of searching.
 
         loader = PlanFileLoader("plan.json", model, sharders)
         planner = EmbeddingShardingPlanner(topology=topology, batch_size=batch_size,
                                            constraints=loader.constraints, plan_loader=loader)
 
-    The planner looks the plan's choices up among its own, so it must be given `constraints`; what else it is told of
-    tables can be added to them. Its costs and memory in the report are TorchRec's estimates for this plan.
+    The planner looks up the plan's choices among its own options, so it must be given the loader's `constraints`; other
+    fields of tables can be added to them. Costs and memory in its report are TorchRec's estimates for this plan.
 
     Args:
         plan: a Plan, or the path of a plan file.
-        module: the model, whose tables the plan places.
-        sharders: those of the job; TorchRec's defaults where there are none.
+        module: the model whose tables the plan places.
+        sharders: the sharders of the job; TorchRec's defaults by default.
 
     Raises:
+        UsageError: the plan is for a 2D job.
         PlanMismatch: plan and module disagree about a table, the placements cannot be run, or TorchRec's planner does
-            not enumerate a choice, such as row-wise shards on a CPU, which TorchRec runs all the same.
+            not enumerate a choice, such as row-wise shards on a CPU, although TorchRec can run it.
     """
 
     def __init__(
@@ -56,19 +57,20 @@ class PlanFileLoader(PlanLoader):
         self._chosen = self._choices()
 
     def load(self) -> dict[int, ShardingOption]:
-        """The plan's choice of every table, by the hash under which TorchRec looks it up."""
+        """The plan's option of every table, by the hash under which TorchRec looks it up."""
         return self._chosen
 
     def _choices(self) -> dict[int, ShardingOption]:
-        """TorchRec's options of the plan's types and kernels, with the plan's shards and TorchRec's estimates of them.
+        """TorchRec's options with the plan's types, kernels and shards, and TorchRec's estimates of them.
 
-        Each stands under the hash that it had with TorchRec's own shards: the planner looks its own options up.
+        The key of an option is the hash that it had with TorchRec's own shards, because the planner looks up the
+        options that it enumerates itself.
         """
         topology, size = to_topology(self.plan.cluster), self.plan.workload.batch_size
         enumerator = EmbeddingEnumerator(topology=topology, batch_size=size, constraints=self.constraints)
         try:
             options = enumerator.enumerate(self._module, self._sharders)
-        except RuntimeError as error:  # a table of which it would enumerate nothing
+        except RuntimeError as error:  # TorchRec enumerates no option for a table
             raise PlanMismatch(f"TorchRec's planner: {str(error).partition('. ')[0]}; {INSTEAD}") from None
         chosen = [self._choice(path, name, options) for path, name in self._tables()]
         made = {option.storage_hash(): option for option in chosen}
@@ -78,7 +80,7 @@ class PlanFileLoader(PlanLoader):
         return made
 
     def plan_context_hash(self) -> None:
-        """None: the plan and the model were compared when this was made."""
+        """None: the plan and the model were compared when the loader was made."""
 
     def get_plan_id(self) -> str:
         """The plan's digest."""
@@ -88,7 +90,7 @@ class PlanFileLoader(PlanLoader):
         return [(path, name) for path, module in self._wanted.plan.items() for name in _parameters(module)]
 
     def _choice(self, path: str, name: str, options: Sequence[ShardingOption]) -> ShardingOption:
-        """TorchRec's option of a table that has the plan's type and kernel."""
+        """TorchRec's option of a table with the plan's sharding type and kernel."""
         wanted = _parameters(self._wanted.plan[path])[name]
         choice = (path, name, wanted.sharding_type, wanted.compute_kernel)
         for each in options:
@@ -101,7 +103,7 @@ class PlanFileLoader(PlanLoader):
 
 
 def _copies(option: ShardingOption) -> list[Shard]:
-    """The shards of a table that every rank has whole."""
+    """The shards of a data_parallel table: a full copy on every rank."""
     return [replace(shard, rank=rank) for rank, shard in enumerate(option.shards)]
 
 

@@ -1,8 +1,8 @@
 """RecSmith as the planner of TorchRec's planning service (1.9 and later): `DefaultPlannerExecutor(provider)`.
 
 TorchRec plans for one kind of device after another (`DryRunOrchestrator`), or for the job that runs
-(`ProductionPlannerOrchestrator`). What builds topology, reserve and planner is a provider that the caller hands over.
-This one takes devices from RecSmith's catalogue and plans with RecSmithPlanner.
+(`ProductionPlannerOrchestrator`). The caller passes a provider, which builds the topology, the reserve and the planner.
+This provider takes devices from RecSmith's catalogue and plans with RecSmithPlanner.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from recsmith.plans import Plan, load_plan, save_plan
 
 SERVICE = "torchrec.distributed.planner.provider"
 FROM = "hardware of RecSmith's catalogue"
-OF_THE_SEARCH = (  # of TorchRec's PlannerConfig: they choose among parts of its own search
+OF_THE_SEARCH = (  # fields of TorchRec's PlannerConfig that choose parts of TorchRec's own search
     "proposer_type", "proposer_config", "partitioner_type", "partitioner_sort_by", "performance_model",
 )  # fmt: skip
 
@@ -44,13 +44,13 @@ class RecSmithPlannerProvider:
         executor = DefaultPlannerExecutor(RecSmithPlannerProvider(cache="plans"))
         results = DryRunOrchestrator(executor).plan(request, PlannerSessionContext(request=request, results={}))
 
-    A SKU is a device of RecSmith's catalogue, in any case of letters ('H100', 'gb200').
+    A SKU is a device of RecSmith's catalogue, in upper or lower case ('H100', 'gb200').
 
     Args:
-        clusters: the device of the catalogue, or the cluster, of SKUs with other names.
+        clusters: for SKUs with other names, the device of the catalogue or the cluster, by SKU.
         cache: folder of plan files; a request that was planned before, for the same SKU, settings and release, is
-            answered from there. None keeps none.
-        planner: arguments of RecSmithPlanner, beside cluster, batch size, constraints and reserve.
+            answered from there. None keeps no files.
+        planner: further arguments of RecSmithPlanner: all except cluster, batch size, constraints and reserve.
 
     Raises:
         MissingExtra: TorchRec is older than 1.9.
@@ -68,7 +68,7 @@ class RecSmithPlannerProvider:
         self.cache = None if cache is None else Path(cache)
 
     def cluster_of(self, sku: str, request: Any) -> Cluster:
-        """The cluster of a ShardingPlanRequest on devices of a SKU; UsageError where it is no known device."""
+        """The cluster of a ShardingPlanRequest on devices of a SKU; UsageError if the SKU is no known device."""
         local, hosts = request.local_world_size, request.world_size // request.local_world_size
         known = self.clusters.get(sku, "cpu" if request.compute_device == "cpu" else sku.lower())
         if isinstance(known, Cluster):
@@ -92,15 +92,15 @@ class RecSmithPlannerProvider:
         return made
 
     def build_topology(self, sku: str, request: Any, ctx: Any) -> Topology:
-        """TorchRec's topology of the devices, for its records; RecSmith plans for the cluster itself."""
+        """The devices as TorchRec's Topology, which it needs for its records; RecSmith plans for the cluster itself."""
         types: Any = import_module("torchrec.distributed.planner.types")
         ctx.hw_source[sku], ctx.hw_overrides_applied[sku] = FROM, types.HardwareConfig()
         return to_topology(self.cluster_of(sku, request))
 
     def build_storage_reservation(self, sku: str, request: Any) -> StorageReservation:
-        """What a request asks to keep free, as TorchRec's own provider reads it; RecSmith's estimate where it does not.
+        """The reservation that a request asks for, built as TorchRec's own provider does; RecSmith's if it names none.
 
-        TorchRec's default keeps too much free in a dry run, and warns of it.
+        TorchRec's default keeps too much memory free in a dry run, and warns of it.
         """
         policy = request.planner_config.storage_reservation_policy
         if request.storage_reservation is None and policy.name == "UNSET":
@@ -112,7 +112,7 @@ class RecSmithPlannerProvider:
     def build_planner(
         self, sku: str, *, topology: Topology, storage_reservation: StorageReservation, ctx: Any
     ) -> "ServicePlanner":
-        """RecSmith's planner for a SKU; UsageError where the request chooses parts of TorchRec's search."""
+        """RecSmith's planner for a SKU; UsageError if the request chooses parts of TorchRec's own search."""
         request, config = ctx.request, ctx.request.planner_config
         if config.planner_variant.name not in ("UNSET", "OSS"):
             raise UsageError(f"the request asks for planner {config.planner_variant.value}, and RecSmith's is another")
@@ -127,7 +127,7 @@ class RecSmithPlannerProvider:
         return ServicePlanner(planner, self._file(sku, request), lambda hit: ctx.cache_hit.update({sku: hit}))
 
     def _file(self, sku: str, request: Any) -> Path | None:
-        """Where the plan of a request is kept."""
+        """The cache file of a request's plan; None without a cache."""
         if self.cache is None:
             return None
         about = [
@@ -141,22 +141,22 @@ class RecSmithPlannerProvider:
 
 
 class OwnReserve(StorageReservation):
-    """Stands for what RecSmithPlanner itself keeps free for the rest of the model (docs/memory.md)."""
+    """Placeholder for the reserve that RecSmithPlanner itself estimates for the rest of the model (docs/memory.md)."""
 
     def reserve(self, topology: Topology, *_: Any, **__: Any) -> Topology:
-        """The topology as it is: RecSmith plans for a cluster."""
+        """The topology unchanged: RecSmith plans for a cluster."""
         return topology
 
     @property
     def last_reserved_topology(self) -> Topology | None:
-        """None: nothing is taken off a topology."""
+        """None: nothing is subtracted from a topology."""
         return None
 
 
 class ServicePlanner:
-    """A RecSmithPlanner as TorchRec's executor asks planners: it may answer from a file, and shows what it chose.
+    """A RecSmithPlanner with the interface that TorchRec's executor expects; it can answer from a cached plan file.
 
-    file: of the plan, kept and read; None for none. told(whether the answer came from there).
+    file: the plan file that is read and written; None for no cache. told: is called with whether the plan came from it.
     """
 
     def __init__(self, planner: RecSmithPlanner, file: Path | None, told: Callable[[bool], object]) -> None:
@@ -164,7 +164,7 @@ class ServicePlanner:
         self._options: list[ShardingOption] = []
 
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:
-        """The sharding plan of a model; PlannerError, with TorchRec's kind of it, where there is none."""
+        """The sharding plan of a model; if there is none, PlannerError with the error type that TorchRec records."""
         with _as_planner_errors():
             kept = self._kept(module, sharders)
             if kept is not None:
@@ -179,7 +179,7 @@ class ServicePlanner:
         self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
         pg: dist.ProcessGroup | None = None,
     ) -> ShardingPlan:  # fmt: skip
-        """The same plan on every rank; only rank 0 shows what it chose. Plans of files are not asked here."""
+        """The same plan on every rank; only rank 0 has selected options. Cached plan files are not read here."""
         with _as_planner_errors():
             made = self.planner.collective_plan(module, sharders, pg)
             if self.planner.result is not None:
@@ -188,20 +188,20 @@ class ServicePlanner:
             return made
 
     def get_selected_options(self) -> list[ShardingOption]:
-        """What was chosen, with TorchRec's estimates of it; without tables that TorchRec does not enumerate so."""
+        """The chosen options with TorchRec's estimates; empty if TorchRec does not enumerate one of the choices."""
         return self._options
 
     def get_search_space(self) -> None:
-        """RecSmith does not list its space, which has more ways than can be told."""
+        """None: RecSmith's search space has too many options to list."""
 
     def _kept(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None) -> ShardingPlan | None:
-        """The plan of the file, where it is there and of this model."""
+        """The cached plan, if the file exists and fits this model; else None."""
         if self.file is None:
             return None
         try:
             plan = load_plan(self.file)
             made = to_sharding_plan(plan, module, sharders=sharders, constraints=self.planner.constraints)
-        except (UsageError, PlanMismatch):  # not there, cut short, or of another model
+        except (UsageError, PlanMismatch):  # the file is missing, cut short, or of another model
             self.told(False)
             return None
         self.told(True)
@@ -222,7 +222,7 @@ class ServicePlanner:
 
 @contextmanager
 def _as_planner_errors() -> Generator[None]:
-    """RecSmith's errors become TorchRec's, which its executor records."""
+    """Raise RecSmith's errors as TorchRec's PlannerError, which its executor records."""
     try:
         yield
     except RecSmithError as error:

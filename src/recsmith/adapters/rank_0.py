@@ -1,4 +1,4 @@
-"""What rank 0 alone works out, on every rank of a job."""
+"""Runs a computation on rank 0 only and gives its result, or its error, to every rank of a job."""
 
 import json
 from collections.abc import Callable
@@ -15,8 +15,8 @@ def from_rank_0(make: Callable[[], dict[str, Any]], group: dist.ProcessGroup | N
     """What `make` returns on rank 0, on every rank: JSON data, sent as text. A collective call.
 
     Raises:
-        RecSmithError: rank 0 met it; every rank raises it, so that none waits. Of the class that rank 0 met where that
-            says something of plans or files, else a UsageError.
+        RecSmithError: `make` raised it on rank 0; every rank raises it, so that no rank waits for the others. Its class
+            is that of rank 0 if that is one of KINDS, else UsageError.
     """
     sent: list[str | None] = [None]
     if dist.get_rank(group) == 0:

@@ -1,7 +1,7 @@
-"""What RecSmithPlanner keeps free of tables on each device: what a job says, or else an estimate from its model.
+"""The memory that RecSmithPlanner keeps free of tables on each device: as the job states, or estimated from the model.
 
-A StorageReservation of TorchRec's is asked by its own reserve(), on a Topology made of the cluster. So the bytes are
-those that TorchRec's planner would keep free, also with reservations of one's own.
+For a TorchRec StorageReservation, its own reserve() is called on a Topology made from the cluster. So the bytes are
+those that TorchRec's planner would keep free, also for a user's own subclass.
 """
 
 import logging
@@ -26,7 +26,7 @@ from recsmith.workloads import Workload
 
 
 def check_reservation(reservation: object) -> None:
-    """Refuse what is not one of TorchRec's storage reservations (UsageError)."""
+    """Raise UsageError for an object that is not a TorchRec StorageReservation."""
     if not isinstance(reservation, StorageReservation):
         raise UsageError(
             f"storage_reservation is of type {type(reservation).__name__}; give a StorageReservation of "
@@ -43,19 +43,20 @@ def with_reservation(
     batch_size: int,
     constraints: Mapping[str, ParameterConstraints],
 ) -> Cluster:
-    """The cluster with what a storage reservation leaves of the memory of its devices, in place of its own reserve.
+    """The cluster with the reserve that a storage reservation takes from its devices, in place of its own reserve.
 
-    Where it takes more of some devices than of others, the reserve is the least, and hbm_bytes is lowered by the rest.
+    If it takes more from some devices than from others, the least becomes the reserve, and hbm_bytes is lowered by the
+    rest.
 
     Raises:
         UsageError: it leaves nothing of a device, adds memory, or reserves other memory than that of devices.
     """
     name = type(reservation).__name__
-    with quiet():  # TorchRec warns of every topology that is not made by its factory
+    with quiet():  # TorchRec warns of every topology that its factory did not make
         before = to_topology(cluster)
     try:
         after = reservation.reserve(deepcopy(before), batch_size, model, list(sharders), dict(constraints))
-    except PlannerError:  # TorchRec's own check, of the first device
+    except PlannerError:  # TorchRec itself checks the first device
         raise _nothing_left(name, before) from None
     if _other_memory(after) != _other_memory(before):
         raise UsageError(
@@ -95,9 +96,9 @@ _log = logging.getLogger("recsmith")
 
 @dataclass(frozen=True)
 class Reserve:
-    """The cluster less what its devices keep free of tables, and where that figure comes from.
+    """The cluster with the reserve of its devices, and a text on the source of that figure.
 
-    estimate: its parts, where it was estimated from the model.
+    estimate: the parts of the reserve, if it was estimated from the model.
     """
 
     cluster: Cluster
@@ -105,7 +106,7 @@ class Reserve:
     estimate: DenseMemory | None = None
 
     def with_remapping(self, size: int) -> "Reserve":
-        """The same, with bytes besides for what remaps the ids of managed-collision collections."""
+        """This reserve plus `size` bytes for the modules that remap ids of managed-collision collections."""
         if not size:
             return self
         return self.with_more(
@@ -113,17 +114,17 @@ class Reserve:
         )
 
     def with_more(self, size: int, text: str) -> "Reserve":
-        """The same, with bytes besides. text: what for, in sentences."""
+        """This reserve plus `size` bytes. text: their purpose, in whole sentences."""
         more = self.cluster.with_memory(reserve_bytes=(self.cluster.reserve_bytes or 0) + size)
         return Reserve(more, f"{self.text}{text}", self.estimate)
 
     def log(self) -> None:
-        """Log what is kept free: a warning where it was estimated, since nobody stated it."""
+        """Log the reserve: as a warning if it was estimated, since the user did not state it, else as information."""
         _log.log(logging.INFO if self.estimate is None else logging.WARNING, "RecSmith keeps %s", self.text)
 
     @contextmanager
     def explained(self) -> Generator[None]:
-        """Errors of planning within say what was kept free, too, and how to change it."""
+        """A context in which errors of planning also state the reserve and how to change it."""
         try:
             yield
         except (Infeasible, NoPlanFound) as error:
@@ -134,9 +135,9 @@ class Reserve:
 
 @dataclass(frozen=True)
 class ReserveRequest:
-    """What a job says of memory that tables must not take.
+    """What the user asked for about memory that tables must not take.
 
-    stated: as bytes, which the cluster has already.
+    stated: whether it was given in bytes; these are already in the cluster.
     """
 
     stated: bool
@@ -144,7 +145,7 @@ class ReserveRequest:
     dense_optimizer: str
 
     def __post_init__(self) -> None:
-        """Check that one thing is said, and that it is known (UsageError)."""
+        """Raise UsageError if both reserves are given, or if the reservation or dense optimizer is invalid."""
         if self.stated and self.reservation is not None:
             raise UsageError("reserve_bytes and storage_reservation are both given; give one of them")
         if self.reservation is not None:
@@ -191,7 +192,7 @@ def _kept_free(cluster: Cluster, how: str) -> str:
 
 
 def _by_reservation(reservation: StorageReservation, cluster: Cluster) -> str:
-    """TorchRec's rule: the percentages and absolute sizes of storage_reservations.py (1.8) are of HBM alone."""
+    """Source of the reserve, in words. TorchRec's percentages and sizes (storage_reservations.py, 1.8) are of HBM."""
     of_hbm = "; its percentage or absolute size is of HBM, which CPU ranks do not have" if _on_cpu(cluster) else ""
     return f"as {type(reservation).__name__} reserves{of_hbm}"
 

@@ -1,4 +1,4 @@
-"""A running job beside its plan: its ShardingPlan as a Plan, its kernels as measured, and whether to plan anew."""
+"""Compares a running job with its plan: imports its ShardingPlan, measures its kernels, says if a new plan pays."""
 
 import json
 import statistics
@@ -41,14 +41,14 @@ def import_plan(
     optimizer: str | Enum | None = None,
     cost_model: str | CostModel | None = None,
 ) -> Plan:
-    """A Plan of a TorchRec ShardingPlan, whichever planner made it: save it, explain it, diff it, plan from it.
+    """A Plan made from a TorchRec ShardingPlan of any planner, to save it, explain it, diff it or replan from it.
 
     sharding_plan: such as `model.plan` of a DistributedModelParallel. module: the model before it was sharded, which
     names tables and features; it may be on the meta device. The other arguments are those of RecSmithPlanner.
 
     Raises:
         UsageError: the model or an argument cannot be read.
-        PlanMismatch: the plan misses a table of the model, or holds what cannot be run on the cluster.
+        PlanMismatch: the plan lacks a table of the model, or a placement cannot be run on the cluster.
     """
     machines = find_cluster(cluster, None)
     workload = read_workload(
@@ -57,13 +57,13 @@ def import_plan(
     return price(workload, machines, from_sharding_plan(sharding_plan, workload, machines), cost_model=cost_model)
 
 
-STEPS, SKIP = 50, 5  # of a watch: medians of fewer steps hang on single ones; the first steps of a job are slow
-SEARCH_S = 60.0  # of planning anew on rank 0, while the other ranks wait
+STEPS, SKIP = 50, 5  # steps measured, skipped: medians of fewer depend on single ones; the first steps are slow
+SEARCH_S = 60.0  # seconds of replanning on rank 0 per limit of moved bytes, while the other ranks wait
 
 
 @noun
 class RankKernelTimes:
-    """Seconds of a rank's embedding kernels in a step: predicted by the cost model, and the median of the measured."""
+    """Seconds of a rank's embedding kernels per step: as the cost model predicts, and the median of measured steps."""
 
     rank: int
     predicted_forward_s: float
@@ -73,23 +73,24 @@ class RankKernelTimes:
 
     @property
     def predicted_s(self) -> float:
-        """Forward and backward, predicted."""
+        """Predicted seconds, forward + backward."""
         return self.predicted_forward_s + self.predicted_backward_s
 
     @property
     def measured_s(self) -> float:
-        """Forward and backward, measured."""
+        """Measured seconds, forward + backward."""
         return self.forward_s + self.backward_s
 
 
 @noun
 class WatchReport:
-    """What a watch found, the same on every rank.
+    """The findings of a watch, equal on every rank.
 
-    steps: that were measured. ranks: predicted and measured kernels. workload: the plan's tables with the statistics of
-    the watched batches. planned_s, running_s: what the running plan costs under its own workload and under that one,
-    predicted. plan: the plan that pays, with what it moves; None where none does, or the steps left were not said.
-    saved_s: by how much the steps that are left take less time under it, the move taken off.
+    steps: number of measured steps. ranks: predicted and measured kernel times of each rank. workload: the plan's
+    tables with the statistics of the watched batches. planned_s, running_s: predicted seconds of a step under the
+    running plan, with the plan's own workload and with the watched one. plan: a new plan that pays; None if none does
+    or the number of steps left was not given. moved_bytes: bytes that a move to it moves. saved_s: seconds that it
+    saves over the steps left, after the time of the move is subtracted.
     """
 
     steps: int
@@ -103,13 +104,13 @@ class WatchReport:
 
     @property
     def factor(self) -> float:
-        """How many times longer the slowest rank's kernels take than those of the slowest are predicted to."""
+        """Measured seconds of the slowest rank's kernels / predicted seconds of the slowest rank's kernels."""
         predicted = max(rank.predicted_s for rank in self.ranks)
         return max(rank.measured_s for rank in self.ranks) / predicted if predicted else float("nan")
 
 
 class PlanWatch:
-    """Watches a training job for some steps, then says how far its plan is from what is measured, and what would help.
+    """Watches a training job for some steps, then compares predicted with measured times and looks for a better plan.
 
         watch = PlanWatch(model, "plan.json")
         for batch in loader:
@@ -118,11 +119,16 @@ class PlanWatch:
                 report = watch.report(steps_left=500_000)      # on every rank
                 recsmith.save_workload(report.workload, "live.json")
 
-    model: the DistributedModelParallel. plan: the one that it runs. steps: that are measured, after `skip` others.
-    Kernels are timed by hooks, which are gone after the last step. `step` takes what `observe` takes.
+    Kernels are timed by hooks, which are removed after the last step. `step` takes the same batches as `observe`.
+
+    Args:
+        model: the DistributedModelParallel.
+        plan: the plan that it runs, or its file.
+        steps: number of steps that are measured.
+        skip: number of steps before them that are not measured.
 
     Raises:
-        UsageError: steps are none, or the model has no sharded module.
+        UsageError: `steps` is below 1, `skip` below 0, or the model has no sharded embedding module.
     """
 
     def __init__(self, model: nn.Module, plan: Plan | Source, *, steps: int = STEPS, skip: int = SKIP) -> None:
@@ -136,7 +142,7 @@ class PlanWatch:
             raise UsageError("the model has no sharded embedding module; give the DistributedModelParallel of the job")
 
     def step(self, batch: object) -> bool:
-        """Count one step that has ended, and its batch; True when the last one of the watch has been seen."""
+        """Count a step that has ended, and its batch; returns True at the last step of the watch."""
         if self.done:
             return False
         keep = self.seen >= self.skip
@@ -157,14 +163,18 @@ class PlanWatch:
         self, *, steps_left: int | None = None, link_bandwidth: float | None = None, search_s: float = SEARCH_S,
         limits: tuple[int | str, ...] = LIMITS, group: dist.ProcessGroup | None = None,
     ) -> WatchReport:  # fmt: skip
-        """What was found, on every rank alike: a collective call.
+        """The findings of the watch, equal on every rank. This is a collective call.
 
-        steps_left: steps that the job still makes; with it rank 0 plans anew, for `search_s` seconds a limit at most.
-        link_bandwidth, limits: as in `recsmith.replan_curve`.
+        Args:
+            steps_left: steps that the job still has to run; if given, rank 0 searches for a better plan.
+            link_bandwidth: as in `recsmith.replan_curve`.
+            search_s: the most seconds of that search for each limit.
+            limits: as in `recsmith.replan_curve`.
+            group: all ranks of the job.
 
         Raises:
             UsageError: the watch has not ended, or there is no process group.
-            RecSmithError: rank 0 met it; every rank raises it.
+            RecSmithError: rank 0 raised it; every rank raises it.
         """
         if not self.done:
             raise UsageError(f"the watch has seen {self.seen} of {self.skip + self.steps} steps; go on with `step`")
@@ -183,7 +193,7 @@ class PlanWatch:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What `report` was options for besides the watch."""
+    """The options of `PlanWatch.report` that `build_report` needs."""
 
     steps_left: int | None = None
     link_bandwidth: float | None = None
@@ -192,7 +202,7 @@ class ReportOptions:
 
 
 def build_report(plan: Plan, steps: int, found: list[Any], options: ReportOptions) -> WatchReport:
-    """The report of what all ranks found: {forward, backward, counts} of each, in order of ranks."""
+    """The report made from the findings of all ranks: {forward, backward, counts} of each, in order of ranks."""
     counts = AccessCounts(plan.workload.tables)
     for each in found:
         counts.add_raw(each["counts"])
@@ -215,7 +225,7 @@ def build_report(plan: Plan, steps: int, found: list[Any], options: ReportOption
 
 
 def _with_plan(report: WatchReport, plan: Plan, steps_left: int, options: ReportOptions) -> WatchReport:
-    """The report with the plan that pays, if one does: steps and move together take less than going on."""
+    """The report with a new plan, if one pays: its steps and the move together take less time than the old plan."""
     curve = replan_curve(
         plan, report.workload, limits=options.limits, steps_left=steps_left, link_bandwidth=options.link_bandwidth,
         time_limit_s=options.search_s,

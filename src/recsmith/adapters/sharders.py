@@ -1,8 +1,8 @@
-"""What becomes of each setting of TorchRec's sharders: carried, counted or refused; nothing is dropped silently.
+"""How planning treats each setting of TorchRec's sharders: carried, counted or refused; none is dropped silently.
 
-A setting is an argument of a sharder, a method or property that a subclass may override, or a key of fused_params: what
-TorchRec hands to FBGEMM's fused kernels. The job shards with the same sharders, so that what planning does not count is
-carried without our doing.
+A setting is an argument of a sharder, a method or property that a subclass may override, or a key of fused_params,
+which TorchRec passes to FBGEMM's fused kernels. The job shards with the same sharders, so a setting that planning does
+not count reaches the job anyway.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName, named_optim
 
 
 def read_optimizer(optimizer: str | Enum) -> OptimizerName:
-    """RecSmith's name for an optimizer: of its own name, FBGEMM's name in upper or lower case, or an EmbOptimType.
+    """RecSmith's name of an optimizer, given by that name, FBGEMM's name in either case, or an EmbOptimType.
 
     Raises:
-        UsageError: the optimizer is not known; the message lists those that are.
+        UsageError: the optimizer is not known; the message lists the known ones.
     """
     found = named_optimizer(str(optimizer.value if isinstance(optimizer, Enum) else optimizer))
     if found is None:
@@ -86,13 +86,13 @@ UNKNOWN_KEY = refused("neither FBGEMM's fused kernels nor planning know the key;
 
 
 def check_fused_params(path: str, given: Mapping[str, Any] | None) -> None:
-    """Refuse a key that is not kept (UsageError with the module's path)."""
+    """Raise UsageError, with the module's path, for a key of fused_params that is refused or unknown."""
     where = f"the sharder of module '{path}'"
     check_values(where, given or {}, FUSED_PARAMS, shown="fused_params['{}']", unknown=UNKNOWN_KEY)
 
 
 def fused_optimizer(given: Mapping[str, Any] | None) -> OptimizerName | None:
-    """RecSmith's name for the optimizer of fused_params, if they name one (UsageError where it is not known)."""
+    """RecSmith's name for the optimizer of fused_params; None if they name none, UsageError if it is not known."""
     optimizer = (given or {}).get("optimizer")
     return None if optimizer is None else read_optimizer(optimizer)
 
@@ -121,7 +121,7 @@ SETTINGS: dict[str, FieldPolicy] = {
     "sharded_module_type": _CALLED_BY_JOB,
 }
 
-# Whose lists of types and kernels are no user's wish: they say what TorchRec offers anywhere, and differ by device.
+# TorchRec's own sharders. Their lists of types and kernels differ by device and express no wish of the user.
 STOCK = (
     BaseEmbeddingSharder, EmbeddingCollectionSharder, FeatureProcessedEmbeddingBagCollectionSharder,
     BaseManagedCollisionEmbeddingCollectionSharder, ManagedCollisionCollectionSharder,
@@ -129,7 +129,7 @@ STOCK = (
 
 
 def check_sharders(found: Sequence[Collection]) -> None:
-    """Refuse settings that a plan would drop silently (UsageError with the module's path)."""
+    """Raise UsageError, with the module's path, for settings that a plan would drop silently."""
     for collection in found:
         check_fused_params(collection.path, collection.embedding_sharder.fused_params)
         for sharder in _sharders(collection):
@@ -143,7 +143,7 @@ def check_sharders(found: Sequence[Collection]) -> None:
 def sharder_rules(
     found: Sequence[Collection], constraints: Mapping[str, ParameterConstraints], cluster: Cluster, space: Space
 ) -> tuple[TableRule, ...]:
-    """The rules that sharders and modules make for their tables.
+    """The rules that sharders and modules impose on their tables: sharding types, kernels and cache factors.
 
     Raises:
         UsageError: a sharder offers no type or kernel that is planned, or kernels that differ between types.
@@ -166,25 +166,25 @@ def sharder_rules(
 
 
 def _within(limits: dict[str, Any], opened: set[str]) -> dict[str, Any]:
-    """The limits with only those kernels that are opened, where any is: what a sharder offers is no wish to use it."""
+    """The limits with their kernels reduced to those in `opened`, if any is: an offered kernel need not be used."""
     kernels = tuple(kernel for kernel in limits.get("compute_kernels", ()) if kernel in opened)
     return {**limits, "compute_kernels": kernels} if kernels else limits
 
 
 def _sharders(collection: Collection) -> list[Any]:
-    """The module's sharder, and the one that it calls for the tables."""
+    """The module's sharder, and the inner sharder that it calls for the tables, if any."""
     inner = collection.embedding_sharder
     return [collection.sharder] if inner is collection.sharder else [collection.sharder, inner]
 
 
 def _overrides(sharder: Any, name: str) -> bool:
-    """Whether a sharder has a method of its own in the place of TorchRec's."""
+    """Whether a sharder overrides a method of TorchRec's sharders."""
     mine = getattr(getattr(sharder, name), "__func__", None)
     return all(mine is not getattr(stock, name) for stock in STOCK)
 
 
 def _offered(sharder: Any, path: str, cluster: Cluster) -> dict[str, tuple[str, ...]]:
-    """The types and kernels that a subclass allows; empty where it overrides neither."""
+    """The types and kernels that a subclass of a sharder allows; empty if it overrides neither."""
     own_types, own_kernels = _overrides(sharder, "sharding_types"), _overrides(sharder, "compute_kernels")
     device = cluster.device.kind
     types = [kind for kind in TYPE_NAMES if not own_types or kind in sharder.sharding_types(device)]
@@ -211,7 +211,7 @@ def _planned_kernels(kind: str) -> set[str]:
 
 
 def _check_alike(sharder: Any, path: str, offered: Mapping[str, set[str]]) -> None:
-    """Refuse kernels that depend on the type: a rule of a table holds for all of its types."""
+    """Refuse kernels that depend on the sharding type: a rule of a table applies to all of its types."""
     one, *others = offered or [""]
     for other in others:
         if offered[other] != offered[one]:
@@ -222,7 +222,7 @@ def _check_alike(sharder: Any, path: str, offered: Mapping[str, set[str]]) -> No
 
 
 def _fused_limits(fused: Mapping[str, Any], constraints: ParameterConstraints | None) -> list[dict[str, Any]]:
-    """What fused_params rule for a table; its constraints go before them."""
+    """Limits that fused_params impose on a table; its constraints take precedence."""
     limits: list[dict[str, Any]] = []
     cache = constraints.cache_params if constraints else None
     factor = fused.get("cache_load_factor")

@@ -1,4 +1,4 @@
-"""Tables that rest in host memory, in TorchRec's words: the field `stash_weights` of their configurations."""
+"""Tables that are stashed in host memory between steps: TorchRec's field `stash_weights` of their configurations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ FIELD = "stash_weights"
 
 
 def stash_tables(plan: Plan, module: nn.Module, *, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> int:
-    """Have the tables of a model rest as a plan says, before it is sharded; how many do.
+    """Set `stash_weights` of a model's tables as a plan says; call it before sharding. Returns the number stashed.
 
-    A job then trains with `TrainPipelineSparseDistEmbStash` of torchrec.distributed.train_pipeline, whose `site_fqn` is
-    the layer before whose backward the weights come back.
+    A job then trains with `TrainPipelineSparseDistEmbStash` of torchrec.distributed.train_pipeline. Its `site_fqn` is
+    the layer before whose backward the weights return to the device.
 
     Raises:
-        PlanMismatch: the plan lacks a table of the module, or TorchRec cannot move what the plan says.
+        PlanMismatch: the plan lacks a table of the module, or TorchRec cannot stash what the plan asks for.
     """
     from torchrec.distributed.sharding_plan import get_default_sharders
 
@@ -40,7 +40,7 @@ def stash_tables(plan: Plan, module: nn.Module, *, sharders: Sequence[ModuleShar
 
 
 def check_stashed(found: Sequence[Collection], placements: Mapping[tuple[str, str], Placement]) -> None:
-    """Refuse a model whose tables do not rest as their placements say; by (path, name)."""
+    """Refuse a model in which a table stashed by its placement is not configured so; placements: by (path, name)."""
     for collection, name, config in _configs(found):
         placed = placements[collection.path, name]
         check_stash(placed)
@@ -52,7 +52,7 @@ def check_stashed(found: Sequence[Collection], placements: Mapping[tuple[str, st
 
 
 def check_stash(placed: Placement) -> None:
-    """Refuse what TorchRec cannot move: optimizer state of its fused kernels stays on the device."""
+    """Refuse to stash optimizer state: TorchRec cannot move the state of its fused kernels off the device."""
     if placed.stash == "weights_and_state":
         raise PlanMismatch(
             f"table '{placed.table}' has stash: weights_and_state, and TorchRec 1.8 moves weights of tables alone; "

@@ -1,4 +1,4 @@
-"""A cluster in TorchRec's terms: a Topology and back, the arguments of DMPCollection, and the device seen here."""
+"""Clusters to and from TorchRec's Topology, the arguments of DMPCollection, and the kind of device that is present."""
 
 from typing import TypedDict
 
@@ -13,20 +13,21 @@ from recsmith.files import Source
 from recsmith.plans import Plan
 from recsmith.units import counted, parse_size
 
-ON_HOSTS = ("table_row_wise", "grid_shard")  # split by what TorchRec takes for a host
+ON_HOSTS = ("table_row_wise", "grid_shard")  # sharding types that split a table by what TorchRec takes for a host
 PER_S = 1000  # TorchRec's bandwidths are bytes per millisecond
 
 
 def read_cluster(topology: Topology) -> Cluster:
     """The cluster of a TorchRec topology: counts, capacities and bandwidths.
 
-    A pod of several hosts, whose fast links they share, is one host of the cluster, and they are its trays. TorchRec's
-    planner has it so, and its jobs where TORCHREC_RESOLVED_POD_SIZE says how many hosts a pod has.
+    A pod of several hosts that share fast links becomes one host of the cluster, and its hosts become the trays.
+    TorchRec's planner treats a pod in the same way; so do its jobs if TORCHREC_RESOLVED_POD_SIZE gives the number of
+    hosts in a pod.
 
     Disks, multipliers of TorchRec's estimate and bandwidths of single collectives are not read.
 
     Raises:
-        UsageError: the topology's hosts or pods do not tile its ranks, or its devices are of another kind.
+        UsageError: the topology's hosts or pods do not tile its ranks, or its devices are neither cuda nor cpu.
     """
     tray, pod = topology.local_world_size, topology.intra_group_size
     if topology.compute_device not in ("cpu", "cuda"):
@@ -65,13 +66,14 @@ def read_cluster(topology: Topology) -> Cluster:
 
 
 def check_hosts(plan: Plan) -> str | None:
-    """What TorchRec takes for a host in this job where that is not a host of the plan's cluster; None where it is.
+    """A sentence on how TorchRec's hosts in this job differ from those of the plan's cluster; None if they agree.
 
     Raises:
-        UsageError: the plan cannot run so: on CUDA it names devices by hosts, and some types split tables by them.
+        UsageError: the plan cannot run on these hosts: on CUDA its shards name devices of a host, or a table has a type
+            that splits it by hosts.
     """
     cluster = plan.cluster
-    if cluster.replication is not None:  # a group of a 2D job, whose hosts DMPCollection is told
+    if cluster.replication is not None:  # a group of a 2D job: its hosts are passed to DMPCollection
         return None
     local = get_local_size(cluster.world_size)
     try:
@@ -96,7 +98,7 @@ def check_hosts(plan: Plan) -> str | None:
 
 
 def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int | str | None) -> Cluster:
-    """The cluster that is planned for, with the reserve.
+    """The cluster to plan for, with `reserve_bytes` of each device reserved if given.
 
     Raises:
         UsageError: no cluster, an unknown name, or a reserve that leaves no memory.
@@ -109,14 +111,14 @@ def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int
 
 
 class TopologyShape(TypedDict, total=False):
-    """Arguments of a Topology that say which devices share a machine, and which machines fast links."""
+    """Arguments of a Topology: how many devices share a machine, and how many machines share fast links."""
 
     local_world_size: int
     pod_size: int
 
 
 def counts_of(cluster: Cluster) -> TopologyShape:
-    """Devices of a machine; and how many machines are a pod, where it has several."""
+    """The number of devices in a machine, and the number of machines in a pod if it has several."""
     machine, host = cluster.machine_devices, cluster.local_world_size
     if machine == host:
         return TopologyShape(local_world_size=machine)
@@ -124,9 +126,9 @@ def counts_of(cluster: Cluster) -> TopologyShape:
 
 
 def to_topology(cluster: Cluster) -> Topology:
-    """A TorchRec topology with the counts of a cluster and the memory of its devices, before the cluster's reserve.
+    """A TorchRec topology with the counts of a cluster and the full memory of its devices, the reserve included.
 
-    Bandwidths are TorchRec's own.
+    Bandwidths are TorchRec's defaults.
     """
     on_cpu = cluster.device.kind == "cpu"
     per_rank = (cluster.ddr_bytes_per_host or 0) // cluster.local_world_size
@@ -142,12 +144,12 @@ def to_topology(cluster: Cluster) -> Topology:
 
 
 def device_type() -> str:
-    """'cuda' where PyTorch sees a GPU, 'cpu' elsewhere."""
+    """'cuda' if PyTorch sees a GPU, else 'cpu'."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class CollectionArguments(TypedDict, total=False):
-    """Keyword arguments of DMPCollection that the plan's cluster decides."""
+    """Keyword arguments of DMPCollection that follow from the plan's cluster."""
 
     world_size: int
     sharding_group_size: int
@@ -157,10 +159,10 @@ class CollectionArguments(TypedDict, total=False):
 
 
 def collection_arguments(cluster: Cluster) -> CollectionArguments:
-    """How DMPCollection must lay out its groups, so that a plan for this cluster runs on the links that it counts on.
+    """Arguments with which DMPCollection lays out its groups on the links that a plan for this cluster assumes.
 
-    node_group_size: the ranks of a group that table_row_wise and grid_shard take for a host. DMPCollection would take
-    LOCAL_WORLD_SIZE of the job, whose ranks are of several groups.
+    node_group_size is the number of ranks in a group that table_row_wise and grid_shard take for a host. By default
+    DMPCollection would take the job's LOCAL_WORLD_SIZE, whose ranks belong to several groups.
 
     Raises:
         UsageError: the cluster is not a sharding group of a 2D job.

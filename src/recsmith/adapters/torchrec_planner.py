@@ -1,7 +1,7 @@
-"""Plans made by TorchRec's own planner (EmbeddingShardingPlanner), to compare RecSmith's with.
+"""Plans made by TorchRec's own planner (EmbeddingShardingPlanner), for comparisons with RecSmith's plans.
 
-It runs as it ships, but for what a comparison fixes (types and kernels of the space, pooling factors, memory) and what
-its settings say (torchrec_settings.py).
+The planner runs as released, except that a comparison fixes some inputs (types and kernels of the space, pooling
+factors, memory), and that its settings can differ (torchrec_settings.py).
 """
 
 import logging
@@ -44,9 +44,9 @@ from recsmith.workloads import Table, Workload
 
 
 class LimitedProposer(Proposer):
-    """Another proposer, asked for no more once the process has spent cpu_s since the first proposal.
+    """Wraps a proposer and ends its proposals once the process has used cpu_s CPU seconds since the first proposal.
 
-    TorchRec's own time limit is by the clock and for all proposers together, so that the first leaves the others none.
+    TorchRec's own limit is in wall-clock seconds for all proposers together, so the first can use up all of it.
     """
 
     def __init__(self, proposer: Proposer, cpu_s: float) -> None:
@@ -54,12 +54,12 @@ class LimitedProposer(Proposer):
         self._ends: float | None = None
 
     def load(self, search_space: list[ShardingOption], enumerator: Enumerator | None = None) -> None:
-        """Give the proposer the search space; its time begins with its first proposal."""
+        """Pass the search space to the proposer; its CPU time is counted from its first proposal."""
         self._ends = None
         self._proposer.load(search_space, enumerator)
 
     def propose(self) -> list[ShardingOption] | None:
-        """The proposer's next proposal; None once its time is over."""
+        """The proposer's next proposal; None once its CPU time is used up."""
         if self._ends is None:
             self._ends = time.process_time() + self._cpu_s
         return self._proposer.propose() if time.process_time() < self._ends else None
@@ -71,12 +71,12 @@ class LimitedProposer(Proposer):
         perf_rating: float | None = None,
         storage_constraint: Topology | None = None,
     ) -> None:
-        """What came of the last proposal."""
+        """Pass the outcome of the last proposal to the proposer."""
         given: dict[str, Any] = {"plan": plan, "perf_rating": perf_rating, "storage_constraint": storage_constraint}
         self._proposer.feedback(partitionable, **given)
 
 
-PROPOSERS: dict[str, Callable[[], list[Proposer]]] = {  # by the names in TorchRecSettings
+PROPOSERS: dict[str, Callable[[], list[Proposer]]] = {  # makers of proposers, by the names in TorchRecSettings
     "default": lambda: [GridSearchProposer(), GreedyProposer(), GreedyProposer(use_depth=False), UniformProposer()],
     "greedy": lambda: [GreedyProposer()],
     "greedy_sum": lambda: [GreedyProposer(use_depth=False)],
@@ -84,11 +84,11 @@ PROPOSERS: dict[str, Callable[[], list[Proposer]]] = {  # by the names in TorchR
     "grid": lambda: [GridSearchProposer()],
     "dynamic_programming": lambda: [DynamicProgrammingProposer()],
 }
-COLLECTION = "tables"  # path of the one collection in the model that TorchRec's planner is given
+COLLECTION = "tables"  # path of the single collection in the model that is passed to TorchRec's planner
 
 
 class _OneCollection(nn.Module):
-    """The tables in one collection, without memory."""
+    """A model with all tables in one collection, on the meta device."""
 
     def __init__(self, tables: list[EmbeddingBagConfig]) -> None:
         super().__init__()
@@ -98,10 +98,10 @@ class _OneCollection(nn.Module):
 def plan_with_torchrec(
     workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings = STOCK
 ) -> tuple[Placement, ...]:
-    """Placements that TorchRec's planner finds for tables of one feature, pooled by sums, in fp32.
+    """Placements that TorchRec's planner finds; it sees every table as sum-pooled and in fp32.
 
     Raises:
-        NoPlanFound: it found none; the message is the beginning of TorchRec's.
+        NoPlanFound: TorchRec's planner found no plan; the message quotes the beginning of its error.
     """
     _, found = _find(workload, cluster, space, settings)
     tables = tuple(replace(table, collection=COLLECTION) for table in workload.tables)
@@ -109,15 +109,15 @@ def plan_with_torchrec(
 
 
 def rate_with_torchrec(workload: Workload, cluster: Cluster, space: Space, settings: TorchRecSettings = STOCK) -> float:
-    """Seconds of a step of the plan that TorchRec's planner finds, by its own estimator and the settings' bandwidths.
+    """Seconds per step of the plan that TorchRec's planner finds, by its own estimator and the settings' bandwidths.
 
-    The plan may have shards that a job cannot run, such as row blocks without rows; it is not converted.
+    The plan is not converted, so it may have shards that a job cannot run, such as row blocks without rows.
 
     Raises:
-        NoPlanFound: it found none; the message is the beginning of TorchRec's.
+        NoPlanFound: TorchRec's planner found no plan; the message quotes the beginning of its error.
     """
     planner, _ = _find(workload, cluster, space, settings)
-    return planner._perf_model.rate(planner._best_plan or []) / 1e3  # milliseconds
+    return planner._perf_model.rate(planner._best_plan or []) / 1e3  # from milliseconds
 
 
 def _find(
@@ -134,7 +134,7 @@ def _find(
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keep what TorchRec logs and warns of from standard error."""
+    """Suppress TorchRec's log messages and warnings."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -168,12 +168,12 @@ def _proposers(settings: TorchRecSettings) -> list[Proposer]:
 
 def _reservation(settings: TorchRecSettings) -> StorageReservation:
     if settings.reserve == "heuristic":
-        return HeuristicalStorageReservation(percentage=0.15)  # what TorchRec's planner makes where none is given
+        return HeuristicalStorageReservation(percentage=0.15)  # the default of TorchRec's planner
     return FixedPercentageStorageReservation(float(settings.reserve))
 
 
 def _topology(cluster: Cluster, settings: TorchRecSettings) -> Topology:
-    """The cluster as TorchRec has it: counts and memory, and the bandwidths that the settings name."""
+    """The cluster as a TorchRec topology: counts, memory, and the bandwidths that the settings choose."""
     capacity = min(cluster.capacities)
     on_cpu = cluster.device.kind == "cpu"
     return Topology(
@@ -232,10 +232,10 @@ def _values(table: Table) -> float:
 def best_of_settings(
     evaluator: Evaluator, settings: Sequence[TorchRecSettings]
 ) -> tuple[tuple[Placement, ...], TorchRecSettings]:
-    """The placements with the least seconds of a step by the evaluator, and the settings that found them.
+    """The placements with the least seconds per step by the evaluator, and the settings that found them.
 
-    TorchRec is offered the types that some table may have here, so not grid_shard on one host. A plan that cannot be
-    run, such as row blocks without rows, counts as none.
+    TorchRec may use the sharding types that some table can have in this problem, so not grid_shard on one host. A plan
+    that cannot be run, such as one with row blocks without rows, does not count.
 
     Raises:
         NoPlanFound: no setting found a plan.

@@ -1,8 +1,8 @@
-"""How TorchRec's own planner is set up where RecSmith is compared with it: stock, and settings that are fair to it.
+"""Settings of TorchRec's own planner for comparisons with RecSmith: its defaults, and a fair list of alternatives.
 
-A comparison shows two columns: STOCK, what somebody gets who changes nothing, and the best plan of a stated list of
-settings that a user can choose without writing a planner: the same for all tables, but that narrow shards may be for
-those alone that read much. Imports no PyTorch.
+A comparison shows two columns. STOCK is what a user gets who changes nothing. The other is the best plan of a stated
+list of settings that a user can choose without writing a planner. A setting is the same for all tables, except that
+narrow shards may be limited to tables that read much. Imports no PyTorch.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,25 @@ from recsmith.sharding import WIDTH_STEP
 
 PROPOSERS = ("default", "greedy", "greedy_sum", "uniform", "grid", "dynamic_programming")
 MinPartition = int | Literal["half"] | None
-LEAST_WIDTHS: tuple[MinPartition, ...] = (None, 8, 16, 32, 64, "half")  # of fair_settings
+LEAST_WIDTHS: tuple[MinPartition, ...] = (None, 8, 16, 32, 64, "half")  # values of min_partition in fair_settings
 SHORT = {"table_wise": "TW", "column_wise": "CW", "row_wise": "RW", "data_parallel": "DP", "table_row_wise": "TWRW",
          "table_column_wise": "TWCW", "grid_shard": "grid"}  # fmt: skip
 
 
 @noun
 class TorchRecSettings:
-    """Settings of TorchRec's EmbeddingShardingPlanner. The defaults are its own, but that no memory is reserved.
+    """Settings of TorchRec's EmbeddingShardingPlanner. The defaults are TorchRec's, except that no memory is reserved.
 
-    bandwidths: of its Topology: TorchRec's constants, or the cluster's. min_partition: the least columns of a shard
-        (ParameterConstraints); None leaves TorchRec's 128, 'half' is half of each table's columns. heavy: it holds only
-        for tables that read at least so much of a device's even share of the values. proposers: one of PROPOSERS; the
-        default tries grid, greedy (by the largest shard and by the sum of shards) and uniform. order: what
-        GreedyPerfPartitioner places first: what takes most storage (its default) or most time. types: sharding types it
-        may use; None for all of the space. reserve: share of the device memory kept free of tables; 'heuristic' is its
-        default reservation with 15 %. timeout_s: by the clock, for all proposers together, checked only between
-        proposals. proposer_cpu_s: CPU seconds of each proposer (LimitedProposer), no setting of TorchRec's: plans
-        then do not depend on how busy the machine is.
+    bandwidths: those of its Topology: TorchRec's constants, or the cluster's. min_partition: the least columns of a
+        shard (ParameterConstraints); None leaves TorchRec's 128, 'half' is half of each table's columns. heavy:
+        min_partition applies only to tables that read at least this fraction of a device's even share of all values
+        (columns x ids of a sample). proposers: one of PROPOSERS; the default tries grid, greedy (by the largest shard
+        and by the sum of shards) and uniform. order: which shards GreedyPerfPartitioner places first: those that take
+        most storage (its default) or most time. types: sharding types that the planner may use; None allows all of the
+        space. reserve: fraction of the device memory that is kept free of tables; 'heuristic' is TorchRec's default
+        reservation with 15 %. timeout_s: limit in wall-clock seconds for all proposers together, checked only between
+        proposals. proposer_cpu_s: limit in CPU seconds for each proposer (LimitedProposer); it is no setting of
+        TorchRec's, and with it plans do not depend on how busy the machine is.
 
     Raises:
         UsageError: an unknown proposer, or a number out of range.
@@ -65,11 +66,11 @@ class TorchRecSettings:
             raise UsageError(f"reserve is {self.reserve}; it is a share of device memory, at least 0 and below 1")
 
     def types_in(self, space: Space) -> tuple[str, ...]:
-        """The sharding types of a space that these settings leave."""
+        """The sharding types of a space that these settings allow."""
         return space.types if self.types is None else tuple(name for name in space.types if name in self.types)
 
     def describe(self) -> str:
-        """What differs from stock, in short."""
+        """A short text of the settings that differ from STOCK; 'stock' if none does."""
         parts = [] if self.bandwidths == "torchrec" else ["cluster's bandwidths"]
         where = f" for tables above {self.heavy:g} of a device" if self.heavy else ""
         parts += [] if self.min_partition is None else [f"min_partition {self.min_partition}{where}"]
@@ -84,12 +85,17 @@ STOCK = TorchRecSettings()
 
 
 def fair_settings(space: Space, dims: Sequence[int], kind: str = "cuda") -> tuple[TorchRecSettings, ...]:
-    """The settings that small problems take the best of, stock first; dims: of the tables; kind: of the devices.
+    """The settings whose best plan stands for TorchRec on small problems, stock first.
 
-    Both bandwidths x least widths None, 8, 16, 32, 64 and half (those that split these dims alike once) x both orders
-    of the partitioner x the default proposers, DynamicProgrammingProposer, and the default ones with column_wise alone;
-    and stock's widths with table_wise alone. Types that the space lacks are left out, and on CPUs the
-    DynamicProgrammingProposer, which divides by the HBM of a device.
+    They are both bandwidths x least widths None, 8, 16, 32, 64 and half (one of those that split these dims equally) x
+    both orders of the partitioner x the default proposers, DynamicProgrammingProposer, and the default proposers with
+    column_wise alone. Stock's widths are also tried with table_wise alone. Types that the space lacks are left out. So
+    is DynamicProgrammingProposer on CPUs, because it divides by the HBM of a device.
+
+    Args:
+        space: the search space, whose sharding types are used.
+        dims: numbers of columns of the tables.
+        kind: kind of the devices, 'cuda' or 'cpu'.
     """
     found: list[TorchRecSettings] = []
     for bandwidths, width, order in product(("torchrec", "cluster"), _distinct_widths(dims), ("storage", "perf")):
@@ -101,7 +107,7 @@ def fair_settings(space: Space, dims: Sequence[int], kind: str = "cuda") -> tupl
 
 
 def _distinct_widths(dims: Sequence[int]) -> list[MinPartition]:
-    """The least widths of the list, without those that split these dims like one before."""
+    """LEAST_WIDTHS without the widths that split these dims exactly as an earlier width does."""
     by_split: dict[tuple[int, ...], MinPartition] = {}
     for width in LEAST_WIDTHS:
         by_split.setdefault(tuple(torchrec_width(dim, least_width(width, dim)) for dim in sorted(set(dims))), width)
@@ -109,5 +115,5 @@ def _distinct_widths(dims: Sequence[int]) -> list[MinPartition]:
 
 
 def least_width(setting: MinPartition, dim: int) -> int | None:
-    """The min_partition of a table of `dim` columns."""
+    """The min_partition of a table of `dim` columns under this setting."""
     return max(WIDTH_STEP, dim // 2) if setting == "half" else setting

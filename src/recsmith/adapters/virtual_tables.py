@@ -1,8 +1,8 @@
-"""Virtual tables of TorchRec: tables of a key space, whose rows are made as ids come and leave by a policy.
+"""Virtual tables of TorchRec: tables over a key space, whose rows are created as ids arrive and evicted by a policy.
 
-A plan leaves them no choice: TorchRec shards them row_wise over all ranks, by buckets of keys, in a kernel that the job
-names. So they are beside the plan: what each rank keeps for them is kept free of other tables, and their entries are
-written into the sharding plan as TorchRec's own planner writes them (torchrec/distributed/planner, 1.8).
+There is nothing to plan for them: TorchRec shards them row_wise over all ranks, by buckets of keys, in a kernel that
+the job names. So they are no part of the plan: each rank's memory for them is kept free of other tables, and their
+entries are written into the sharding plan as TorchRec's own planner writes them (torchrec/distributed/planner, 1.8).
 """
 
 import math
@@ -22,18 +22,18 @@ from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.units import counted, format_size
 
-KERNELS = ("dram_virtual_table", "ssd_virtual_table")  # of tables that train; the third is of embedding caches
+KERNELS = ("dram_virtual_table", "ssd_virtual_table")  # kernels that train; the third one is for embedding caches
 ROW_WISE = "row_wise"
-LOAD_FACTOR = 0.2  # of a key-value cache, where constraints name none: KV_CACHING_RATIO of TorchRec's planner
+LOAD_FACTOR = 0.2  # default cache share of a key-value kernel: KV_CACHING_RATIO of TorchRec's planner
 MIB = 2**20
 OUTPUT_BYTES, ID_BYTES = 4, 8
 
 
 @dataclass(frozen=True)
 class VirtualTable:
-    """A virtual table of a collection. kernel: that its constraints name. held: rows of a rank before ids are evicted.
+    """A virtual table of a collection. kernel: the kernel that its constraints name. limits: its constraints.
 
-    limits: its constraints.
+    held: the number of a rank's rows at which ids are evicted; None if nothing triggers evictions.
     """
 
     path: str
@@ -49,7 +49,7 @@ def virtual_tables(
     """The virtual tables of a model, with their kernels.
 
     Raises:
-        UsageError: a job as TorchRec and FBGEMM run them is not described.
+        UsageError: TorchRec or FBGEMM cannot train a virtual table as it is configured.
     """
     return [
         _checked(collection, config, constraints.get(name), cluster)
@@ -94,7 +94,7 @@ def _checked(
 def virtual_entries(
     tables: Sequence[VirtualTable], cluster: Cluster, device: str
 ) -> Iterator[tuple[str, str, ParameterSharding]]:
-    """(path of the collection, table, its entry) for a sharding plan."""
+    """Entries of a sharding plan: (path of the collection, name of the table, entry)."""
     for table in tables:
         first, metadata = 0, list[ShardMetadata]()
         for rank, rows in enumerate(_rows_of_ranks(table.config, cluster.world_size)):
@@ -113,7 +113,7 @@ def virtual_entries(
 
 
 def _rows_of_ranks(config: BaseEmbeddingConfig, world_size: int) -> list[int]:
-    """Keys of each rank: whole buckets, the first ranks one more; without buckets, blocks of equal size."""
+    """Number of keys on each rank: whole buckets, one more on the first ranks; without buckets, equal blocks."""
     buckets = config.total_num_buckets
     if not buckets:
         block = math.ceil(config.num_embeddings / world_size)
@@ -123,9 +123,9 @@ def _rows_of_ranks(config: BaseEmbeddingConfig, world_size: int) -> list[int]:
 
 
 def virtual_bytes(table: VirtualTable, batch_size: int, world_size: int) -> int:
-    """Bytes on each device: the cache, as TorchRec's planner counts it, ids and outputs of a step.
+    """Bytes of a virtual table per device: the cache, as TorchRec's planner counts it, ids and outputs of a step.
 
-    The cache is as large as key_value_params.max_l1_cache_size (MB) allows, and at most its share of all keys.
+    The cache is as large as key_value_params.max_l1_cache_size (MiB) allows, but at most its share of all keys.
     """
     config, limits = table.config, table.limits
     most = (limits.key_value_params.max_l1_cache_size or 0) if limits and limits.key_value_params else 0
@@ -139,7 +139,7 @@ def virtual_bytes(table: VirtualTable, batch_size: int, world_size: int) -> int:
 
 
 def virtual_words(tables: Sequence[VirtualTable], size: int) -> str:
-    """What is kept free for them, and what is not counted."""
+    """Sentences on the memory that is kept free for virtual tables, and on what is not counted."""
     endless = [table.config.name for table in tables if table.held is None]
     bounded = sum(table.held is not None for table in tables)
     told = f" Besides, {format_size(size)} for caches, ids and outputs of {counted(len(tables), 'virtual table')}."

@@ -1,4 +1,4 @@
-"""A TorchRec model's tables, features, optimizer and element types of messages as a Workload."""
+"""Reads a Workload from a TorchRec model: its tables, features, optimizer and element types of messages."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.data_types import DataType as TypeName
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
-# Operations whose codecs carry embeddings and gradients in training (TorchRec 1.8).
+# Collective operations whose codecs encode embeddings and gradients in training (TorchRec 1.8).
 POOLED_OPS = (CommOp.POOLED_EMBEDDINGS_ALL_TO_ALL.name, CommOp.POOLED_EMBEDDINGS_REDUCE_SCATTER.name)
 SEQUENCE_OPS = (CommOp.SEQUENCE_EMBEDDINGS_ALL_TO_ALL.name,)
-# Of messages. int8, fp8 and MX4 travel as bytes and count as one an element, as TorchRec's own planner counts them
-# (build_sharder_data of torchrec/distributed/planner/utils.py): their scales, and that MX4 halves a byte, are left out.
+# Element types of messages. int8, fp8 and MX4 are sent as bytes and count as one byte per element, as in TorchRec's own
+# planner (build_sharder_data of torchrec/distributed/planner/utils.py); scales, and MX4's half bytes, are not counted.
 MESSAGE_TYPES: dict[torch.dtype, TypeName] = {
     torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.uint8: "int8", torch.int8: "int8",
 }  # fmt: skip
-BYTES_PER_VALUE = "bytes_per_value"  # of a codec that sends no element type, or, both ways, of a sharder
-Ways = tuple[TypeName, TypeName]  # forward and backward
+BYTES_PER_VALUE = "bytes_per_value"  # attribute of a codec without an element type, or (as a pair) of a sharder
+Ways = tuple[TypeName, TypeName]  # element types sent forward and backward
 
 
 def comm_bytes(found: Sequence[Collection]) -> tuple[float, float] | None:
-    """Bytes of a value, forward and backward, where sharders or codecs say them (`bytes_per_value`); None: none does.
+    """Bytes per value, forward and backward, as stated by sharders or codecs (`bytes_per_value`); None if none does.
 
-    Operations whose codecs differ are counted by the most.
+    If the statements differ, the largest counts.
     """
     registries = [collection.embedding_sharder.qcomm_codecs_registry or {} for collection in found]
     codecs = [each[op] for each in registries for op in (*POOLED_OPS, *SEQUENCE_OPS) if op in each]
@@ -49,9 +49,9 @@ def comm_bytes(found: Sequence[Collection]) -> tuple[float, float] | None:
 
 
 def comm_dtypes(found: Sequence[Collection]) -> tuple[TypeName | None, TypeName | None]:
-    """(comm_dtype, backward_comm_dtype) of the workload whose messages the sharders' codecs send; None: not set.
+    """comm_dtype and backward_comm_dtype of a workload with these sharders' codecs; None stands for the default.
 
-    Operations or sharders that differ are counted by the widest of their types, with a warning.
+    If operations or sharders differ, the widest of their types counts, with a warning.
 
     Raises:
         UsageError: a codec sends a type that is not known.
@@ -72,7 +72,7 @@ def comm_dtypes(found: Sequence[Collection]) -> tuple[TypeName | None, TypeName 
 
 
 def _operations(collection: Collection) -> Iterator[tuple[str, Ways]]:
-    """(operation, what it sends forward and backward) of a collection; fp32 where there is no codec."""
+    """Each operation of a collection with the element types it sends forward and backward; fp32 without a codec."""
     registry = collection.embedding_sharder.qcomm_codecs_registry or {}
     for op in POOLED_OPS if isinstance(collection.module, EmbeddingBagCollection) else SEQUENCE_OPS:
         codecs = registry.get(op)
@@ -84,7 +84,7 @@ def _operations(collection: Collection) -> Iterator[tuple[str, Ways]]:
 
 def _sent_type(op: str, codec: object) -> TypeName:
     if getattr(codec, BYTES_PER_VALUE, None) is not None:
-        return "fp32"  # comm_bytes says what it really sends
+        return "fp32"  # the bytes that it sends are read by comm_bytes
     kind = getattr(codec, "quantized_dtype", None)
     if kind not in MESSAGE_TYPES:
         raise UsageError(
@@ -98,7 +98,7 @@ def _widest(kinds: set[TypeName]) -> TypeName:
     return max(sorted(kinds), key=lambda kind: ELEMENT_BYTES[kind])
 
 
-# By the class names of apply_optimizer_in_backward, torch's and TorchRec's; those that keep most first.
+# Names of torch's and TorchRec's optimizer classes (for apply_optimizer_in_backward), those with most state first.
 ATTACHED: dict[str, OptimizerName] = {
     each.torch_class.partition(":")[2]: each.name
     for each in sorted(OPTIMIZERS.values(), key=lambda each: (-each.element_states, -each.row_states))
@@ -116,16 +116,22 @@ def read_workload(
     optimizer: str | Enum | None = None,
     table_optimizers: Mapping[str, OptimizerName] | None = None,
 ) -> Workload:
-    """The workload of a model: tables and features from its modules, how much is looked up from the constraints.
+    """The workload of a model: its modules give the tables and features, the constraints give the numbers of lookups.
 
-    constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of the
-    table's features; where they are absent, factors and poolings are 1. optimizer: RecSmith's or FBGEMM's name, or
-    an EmbOptimType, of all tables, instead of those attached to their parameters or named in fused_params of their
-    sharder, of which the heaviest is the workload's. table_optimizers: of tables that have another one, by their names.
+    Args:
+        model: the model, before it is sharded; it may be on the meta device.
+        sharders: the sharders of the job.
+        batch_size: samples per rank and step.
+        constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of
+            the table's features. Missing factors and poolings are 1.
+        optimizer: RecSmith's or FBGEMM's name, or an EmbOptimType, for all tables. By default each table has the one
+            that is attached to its parameters or named in fused_params of its sharder, and the workload's optimizer
+            is the one of these with most state.
+        table_optimizers: optimizers of the tables whose optimizer differs from the rest, by table name.
 
     Raises:
-        UsageError: a module, data type or optimizer that is not planned, no embedding collection, or constraints that
-            do not give one number for each feature.
+        UsageError: a module, data type or optimizer is not planned, there is no embedding collection, or constraints do
+            not give one number for each feature.
     """
     found = collections(model, sharders)
     names = table_names(found)
@@ -198,7 +204,7 @@ def _data_type(config: BaseEmbeddingConfig) -> str:
 
 
 def _optimizers(found: Sequence[Collection], names: Mapping[tuple[str, str], str]) -> dict[str, set[OptimizerName]]:
-    """The optimizers of each table: those that apply_optimizer_in_backward attached, or else that of fused_params."""
+    """The optimizers of each table: those attached by apply_optimizer_in_backward, else the one of fused_params."""
     made: dict[str, set[OptimizerName]] = {}
     for collection in found:
         otherwise = fused_optimizer(collection.embedding_sharder.fused_params)
@@ -213,7 +219,7 @@ def _optimizers(found: Sequence[Collection], names: Mapping[tuple[str, str], str
 
 
 def _heaviest(names: set[OptimizerName]) -> OptimizerName:
-    """The optimizer that keeps most, so that memory suffices; sgd where there is none."""
+    """The optimizer with most state, so that planned memory suffices; sgd if there is none."""
     return min(names or {"sgd"}, key=list(ATTACHED.values()).index)
 
 

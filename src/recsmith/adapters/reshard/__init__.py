@@ -2,10 +2,10 @@
 
     report = reshard("step-1000", "old.json", "new.json", "step-1000-new")      # reshard.py
 
-Here are the nouns of its report. layout: where a plan's shards lie; table_entries: which entries of a checkpoint are a
-table's, and how optimizers name them; sources -> moves: what each shard of the new checkpoint is made of; collisions:
-where the ids of managed collisions may be parted; partial, writing: the folder that grows until it is complete, and
-what is written into it. writing alone loads torch.
+This module has the nouns of the report. layout: positions of a plan's shards; table_entries: which entries of a
+checkpoint belong to a table, and how optimizers name them; sources -> moves: the source of each shard of the new
+checkpoint; collisions: rows at which managed-collision tables may be split; partial, writing: the folder that grows
+until it is complete, and its contents. Only writing imports torch.
 """
 
 from recsmith._types import record
@@ -15,7 +15,7 @@ EXACT = "exact"
 
 @record
 class ReshardProgress:
-    """How far a run is: bytes written, and bytes in all."""
+    """Progress of a run: bytes written so far, and bytes in total."""
 
     done: int
     total: int
@@ -23,10 +23,10 @@ class ReshardProgress:
 
 @record
 class StateChange:
-    """A state of a table's optimizer, and what became of it.
+    """A state of a table's optimizer, and how resharding changed it.
 
-    change: 'exact' (bit for bit), 'replicated' (a column piece was split), 'averaged' (pieces were merged; weighted by
-    width), 'reset' (another kind of optimizer keeps the table now: zeros), 'new' (of a new table: zeros).
+    change: 'exact' (bit for bit equal), 'replicated' (a column piece was split), 'averaged' (pieces were merged; mean
+    weighted by width), 'reset' (another kind of optimizer updates the table now: zeros), 'new' (of a new table: zeros).
     """
 
     name: str
@@ -35,7 +35,7 @@ class StateChange:
 
 @record
 class TableChange:
-    """A table: how it was and is sharded (None: not there), bytes of weights and state, and its states."""
+    """A table: its sharding types before and after (None: not in that plan), bytes of weights and state, its states."""
 
     table: str
     before: str | None
@@ -45,15 +45,15 @@ class TableChange:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing of an old table changed its value."""
+        """Whether no value of an old table has changed."""
         return all(state.change in (EXACT, "new") for state in self.states)
 
 
 @record
 class Resharded:
-    """The outcome: tables by name, entries that passed through untouched, bytes that were written, fingerprint.
+    """The report of `reshard`: tables by name, number of entries copied unchanged, bytes written, fingerprint.
 
-    resumed_bytes: of them, those that an earlier, interrupted run had written.
+    resumed_bytes: the part of these bytes that an earlier, interrupted run had written.
     """
 
     output: str
@@ -65,5 +65,5 @@ class Resharded:
 
     @property
     def inexact(self) -> tuple[TableChange, ...]:
-        """Tables whose state is not bit for bit what it was."""
+        """Tables whose state is not bit for bit equal to the old one."""
         return tuple(each for each in self.tables if not each.exact)

@@ -1,10 +1,10 @@
-"""Whether a job under the new plan can load what remaps the ids of managed-collision tables (zero collision hashing).
+"""Checks that a job under the new plan can load the id maps of managed-collision tables (zero collision hashing).
 
-What remaps the ids of a table lies with its rows: TorchRec shards both row_wise, and a rank can take over its part
-where its rows begin and end at edges that the checkpoint knows. It saves them as `_output_segments_tensor`: where the
-row blocks of the job began that wrote it, and the end of the table (validate_state of MCHManagedCollisionModule,
-torchrec/modules/mc_modules.py, 1.8); modules with buckets of ids save their number (`_hash_zch_bucket` of
-hash_mc_modules.py). A job whose blocks lie across fails when it loads.
+The map from ids to rows is sharded with the rows: TorchRec shards both row_wise, and a rank can load its part if its
+rows begin and end at edges that the checkpoint knows. It saves them as `_output_segments_tensor`: the first rows of the
+blocks of the job that wrote it, and the end of the table (validate_state of MCHManagedCollisionModule,
+torchrec/modules/mc_modules.py, 1.8). Modules with buckets of ids save the number of buckets (`_hash_zch_bucket` of
+hash_mc_modules.py). A job whose blocks do not match the edges fails when it loads.
 """
 
 import re
@@ -15,16 +15,16 @@ from recsmith.adapters.reshard.layout import StoredLayout
 from recsmith.errors import PlanMismatch
 
 _REMAPS = re.compile(r"_managed_collision_modules\.(.+)\.(_output_segments_tensor|_hash_zch_bucket)")
-SHOWN_EDGES = 9  # that an error lists
+SHOWN_EDGES = 9  # number of edges that an error lists
 
 
 def check_collisions(stored: Checkpoint, after: Mapping[str, StoredLayout]) -> None:
-    """Refuse a plan whose row blocks do not begin and end where the ids of managed-collision tables may be parted.
+    """Refuse a plan whose row blocks do not begin and end at edges of the id maps of managed-collision tables.
 
     after: the new plan's tables, by name.
 
     Raises:
-        PlanMismatch: a table is not row_wise, or a block lies across edges.
+        PlanMismatch: a table is not row_wise, or a block does not begin and end at edges.
         CorruptFile: the edges cannot be read.
     """
     for table, entry in _remapping_entries(stored.entries.values()):
@@ -33,7 +33,7 @@ def check_collisions(stored: Checkpoint, after: Mapping[str, StoredLayout]) -> N
 
 
 def _remapping_entries(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
-    """Each entry that says where the ids of a table may be parted, with the table's name."""
+    """Each entry that holds the edges or the number of buckets of a table's id map, with the table's name."""
     for entry in entries:
         found = _REMAPS.search(str(entry.path[-1])) if entry.dtype is not None else None
         if found:
@@ -48,7 +48,7 @@ def _edges(entry: Entry, layout: StoredLayout, stored: Checkpoint) -> list[int]:
     if entry.key.endswith("_hash_zch_bucket"):
         buckets = max(1, *numbers)
         return [rows // buckets * bucket for bucket in range(buckets)] + [rows]
-    return [number for number in numbers if number >= 0]  # -1 fills the tensor up
+    return [number for number in numbers if number >= 0]  # the tensor is padded with -1
 
 
 def _check_blocks(layout: StoredLayout, edges: Sequence[int], entry: Entry) -> None:

@@ -1,10 +1,10 @@
-"""Where the shards of a plan lie in their tables and in a checkpoint, and the file that names the plan of a checkpoint.
+"""Positions of a plan's shards in their tables and in a checkpoint, and the file that ties a checkpoint to its plan.
 
 R rows, D columns, P column pieces of a table
 weights and element-wise state (R, D): a shard's block is its rows and columns
 row-wise state of fused kernels (R * P,): the shard of piece p with rows a to b holds p * R + a to p * R + b
                                           (torchrec 1.8, batched_embedding_kernel.py, EmbeddingFusedOptimizer)
-row-wise state of dense optimizers (R, 1): whole, as data_parallel tables are
+row-wise state of dense optimizers (R, 1): stored whole, as data_parallel tables are
 """
 
 import hashlib
@@ -23,7 +23,7 @@ Range = tuple[int, int]  # [a, b)
 
 @record
 class TableBlock:
-    """A shard as a checkpoint stores it once: rows and columns of a table, number of its column piece, rank."""
+    """A shard that a checkpoint stores: its rows and columns in the table, number of its column piece, rank."""
 
     rows: Range
     columns: Range
@@ -33,7 +33,7 @@ class TableBlock:
 
 @record
 class StoredLayout:
-    """A table with its placement, and the blocks that a checkpoint stores of it."""
+    """A table with its placement and the blocks in which a checkpoint stores it."""
 
     table: Table
     placement: Placement
@@ -41,12 +41,12 @@ class StoredLayout:
 
     @property
     def name(self) -> str:
-        """The name that the table has in its module."""
+        """The table's name within its module."""
         return self.table.name.removeprefix(f"{self.table.collection}.")
 
     @property
     def dense(self) -> bool:
-        """Whether every rank has a copy, which a dense optimizer steps."""
+        """Whether the table is data_parallel: every rank has a copy, which a dense optimizer updates."""
         return self.placement.sharding_type == "data_parallel"
 
     @property
@@ -56,7 +56,7 @@ class StoredLayout:
 
 
 def layouts(plan: Plan) -> dict[str, StoredLayout]:
-    """Layouts of all tables by name."""
+    """Layouts of all tables of a plan, by table name."""
     placements = {placement.table: placement for placement in plan.placements}
     tables = sorted(plan.workload.tables, key=lambda table: table.name)
     return {table.name: _layout(table, placements[table.name], plan, number) for number, table in enumerate(tables)}
@@ -65,7 +65,7 @@ def layouts(plan: Plan) -> dict[str, StoredLayout]:
 def _layout(table: Table, placement: Placement, plan: Plan, number: int) -> StoredLayout:
     widths = placement.widths_of(table.embedding_dim)
     shards = placement.kind.shards(table, placement.ranks, widths, plan.cluster)
-    if placement.sharding_type == "data_parallel":  # one rank writes the copy that all have; another for each table
+    if placement.sharding_type == "data_parallel":  # one rank writes its copy; ranks take turns from table to table
         shards = (shards[number % len(shards)],)
     return StoredLayout(table=table, placement=placement, blocks=_blocks(shards))
 
@@ -79,9 +79,9 @@ def _blocks(shards: tuple[Shard, ...]) -> tuple[TableBlock, ...]:
 
 
 def fingerprint(plan: Plan) -> str:
-    """SHA-256 of what a checkpoint depends on: shapes, element types, sharding types and shards of all tables.
+    """SHA-256 of all that a checkpoint depends on: shapes, element types, sharding types and shards of all tables.
 
-    Plans that differ in kernels, costs or statistics alone have the same.
+    Plans that differ only in kernels, costs or statistics have the same fingerprint.
     """
     lines = [
         [name, each.table.num_embeddings, each.table.embedding_dim, each.table.data_type, each.placement.sharding_type]
@@ -96,9 +96,10 @@ SCHEMA = "recsmith/checkpoint/1"
 
 
 def tie_checkpoint(checkpoint: Source, plan: Plan | Source) -> None:
-    """Write into a checkpoint's folder under which plan it was saved; call it on one rank, after the save.
+    """Record in a checkpoint's folder the plan under which it was saved; call it on one rank, after the save.
 
-    `recsmith reshard` then refuses any plan with other shards; without it, only one whose shards have other shapes.
+    `recsmith reshard` then refuses any other plan with different shards. Without the record, it refuses only plans
+    whose shards have different shapes.
 
     Raises:
         UsageError: the folder does not exist, or cannot be written to.
@@ -110,13 +111,13 @@ def tie_checkpoint(checkpoint: Source, plan: Plan | Source) -> None:
 
 
 def write_fingerprint(folder: Path, plan: Plan) -> None:
-    """Write the file."""
+    """Write the plan's fingerprint and digest into a checkpoint's folder."""
     raw = {"schema": SCHEMA, "fingerprint": fingerprint(plan), "plan": plan.digest}
     write_text(str(folder / FINGERPRINT), json.dumps(raw, indent=1) + "\n")
 
 
 def check_fingerprint(folder: Path, plan: Plan) -> None:
-    """Refuse a plan under which the checkpoint was not written, where the checkpoint says so."""
+    """Refuse a plan with another fingerprint than the checkpoint's; a checkpoint without one is accepted."""
     path = folder / FINGERPRINT
     if not path.exists():
         return

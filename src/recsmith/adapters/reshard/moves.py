@@ -1,4 +1,4 @@
-"""The new checkpoint, entry by entry: what every chunk is made of, and what becomes of each table.
+"""Plans the new checkpoint entry by entry: the source of every chunk, and the change of each table.
 
 Everything is checked before anything is written.
 """
@@ -29,12 +29,12 @@ from recsmith.plans import Plan, check_placements
 
 Init = Literal["zeros", "uniform"]
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-ARCHIVE_HEAD = 2048  # bytes; torch.save adds 1.5 KiB to a tensor
+ARCHIVE_HEAD = 2048  # bytes added per stored tensor; torch.save adds about 1.5 KiB
 
 
 @record
 class NewEntry:
-    """An entry of the new checkpoint: path, element type (None: an object), sizes, and its chunks."""
+    """An entry of the new checkpoint: its path, element type (None for an object), sizes and chunks."""
 
     path: tuple[str | int, ...]
     dtype: str | None
@@ -49,14 +49,14 @@ class NewEntry:
 
 @record
 class Before:
-    """A table of the old checkpoint: where it lay and what is stored of it."""
+    """A table of the old checkpoint: its layout and its entries."""
 
     layout: StoredLayout
     entries: TableEntries
 
 
 def untouched(entry: Entry, rank: int) -> NewEntry:
-    """An entry that is no table's: its chunks as they are."""
+    """A copy of an entry with all its chunks, written into the file of `rank`."""
     items = tuple(
         Item(offsets=chunk.offsets, sizes=chunk.sizes, rank=rank, made=Copy(chunk=chunk)) for chunk in entry.chunks
     )
@@ -64,7 +64,7 @@ def untouched(entry: Entry, rank: int) -> NewEntry:
 
 
 def move_table(before: Before, after: StoredLayout, kept: Kept | None) -> tuple[list[NewEntry], TableChange]:
-    """A table that stays: its entries under the new plan. kept: of the new kind of optimizer, where that changes."""
+    """The new entries of a table that both plans have, and its change. kept: states of the table's new optimizer."""
     weight = before.entries.weight
     olds = held(weight, before.layout, "element-wise")
     made = [_entry(weight.path, weight.dtype, after, "element-wise", moved(olds, after))]
@@ -79,7 +79,7 @@ def move_table(before: Before, after: StoredLayout, kept: Kept | None) -> tuple[
 def _continued(
     before: Before, after: StoredLayout, kept: Kept | None
 ) -> Iterator[tuple[State, tuple[str | int, ...], State | None]]:
-    """Each state that the table will have, its path, and the state that it continues (None: it begins anew)."""
+    """Each state that the table will have, its path, and the old state that it continues (None: it starts at zero)."""
     states = states_of(before.entries, before.layout)
     if before.layout.dense == after.dense:
         for state in states:
@@ -112,7 +112,15 @@ def _move_state(
 def add_table(
     after: StoredLayout, sibling: Before | None, kept: Kept | None, init: Init | None, seed: int
 ) -> tuple[list[NewEntry], TableChange]:
-    """A new table. sibling: a table of its collection, which shows how the collection's entries are called."""
+    """The entries of a new table, and its change.
+
+    Args:
+        after: the table's layout under the new plan.
+        sibling: an old table of the same collection, whose entries show how the new table's are named.
+        kept: states of the table's optimizer; None without any.
+        init: initial weights.
+        seed: seed of uniform weights.
+    """
     table = after.table
     if init is None:
         raise UsageError(
@@ -140,7 +148,7 @@ def add_table(
 
 
 def _scalar(state: State, path: tuple[str | int, ...], after: StoredLayout) -> NewEntry:
-    """A number that all parameters of an optimizer share, such as its steps; zero where the checkpoint has none."""
+    """The entry of a scalar state, such as a number of steps, copied from the checkpoint, or zero if it has none."""
     rank = after.blocks[0].rank
     if state.like is not None:
         return NewEntry(
@@ -171,26 +179,26 @@ def _change(
 
 
 def bytes_of(entry: NewEntry | Entry) -> int:
-    """Bytes of an entry's numbers; objects count as nothing."""
+    """Bytes of an entry's numbers; 0 for objects."""
     return 0 if entry.dtype is None else math.prod(entry.sizes) * DTYPES[entry.dtype]
 
 
 def stored_bytes(item: Item, dtype: str | None) -> int:
-    """Bytes that an item takes in a file, about: numbers and the head of its archive, or those that are copied."""
+    """Approximate bytes of an item in a file: of its numbers and the archive's header, or of the copied chunk."""
     if isinstance(item.made, Copy):
         return item.made.chunk.length
     return math.prod(item.sizes) * DTYPES[dtype or ""] + ARCHIVE_HEAD
 
 
 def siblings(tables: Mapping[str, Before]) -> dict[tuple[str, bool], Before]:
-    """One table of each collection (and of each kind, pooled or not, where plans name no collections)."""
+    """One table of each collection, by collection and whether it is pooled (for plans that name no collections)."""
     return {(each.layout.table.collection, each.layout.table.pooled): each for each in tables.values()}
 
 
 def plan_moves(
     stored: Checkpoint, before: Plan, after: Plan, init: Init | None, seed: int
 ) -> tuple[list[NewEntry], list[TableChange], int]:
-    """All entries of the new checkpoint, what becomes of each table, and how many entries pass through."""
+    """All entries of the new checkpoint, the change of each table, and the number of entries copied unchanged."""
     _check_plans(before, after)
     olds, news = layouts(before), layouts(after)
     _check_tables(olds, news)
@@ -201,7 +209,7 @@ def plan_moves(
     found = {name: each.entries for name, each in tables.items()}
     kept = {
         (dense, optimizer): kept_by(dense, found, olds, stored.entries, before.workload, optimizer)
-        for dense in (False, True)  # whether a dense optimizer keeps it
+        for dense in (False, True)  # whether a dense optimizer stores the states
         for optimizer in after.workload.optimizers
     }
     entries: list[NewEntry] = []
@@ -231,13 +239,13 @@ def _removed(layout: StoredLayout) -> TableChange:
 
 
 def _check_plans(before: Plan, after: Plan) -> None:
-    """Refuse plans that cannot be run. Of a 2D job, a checkpoint holds what one sharding group has."""
+    """Refuse plans that cannot be run. The checkpoint of a 2D job holds the tables of one sharding group."""
     for plan in (before, after):
-        check_placements(plan.placements, plan.workload, plan.cluster)  # plans of Python were not read from a file
+        check_placements(plan.placements, plan.workload, plan.cluster)  # plans made in Python are unchecked
 
 
 def _check_tables(olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) -> None:
-    """Refuse tables that are not the same in both plans."""
+    """Refuse tables whose shape, data type, collection or optimizer differs between the plans."""
     for name in olds.keys() & news.keys():
         one, other = olds[name].table, news[name].table
         for what in ("num_embeddings", "embedding_dim", "data_type", "collection", "optimizer"):
@@ -249,7 +257,7 @@ def _check_tables(olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) 
 
 
 def _check_numbered(stored: Checkpoint, olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) -> None:
-    """Refuse a change of the data_parallel tables where a dense optimizer knows its parameters by number alone."""
+    """Refuse to change which tables are data_parallel if a dense optimizer stores its parameters by number only."""
     copies = [{name for name, layout in each.items() if layout.dense} for each in (olds, news)]
     numbered = next((entry for entry in stored.entries.values() if is_keyed_by_number(entry)), None)
     if numbered is not None and copies[0] != copies[1]:
@@ -261,7 +269,7 @@ def _check_numbered(stored: Checkpoint, olds: dict[str, StoredLayout], news: dic
 
 
 def _check_names(entries: list[NewEntry]) -> None:
-    """Refuse a new table whose entries would stand in the way of others."""
+    """Refuse a new table whose entries would have the key of an existing entry."""
     seen: set[str] = set()
     twin = next((entry.key for entry in entries if entry.key in seen or seen.add(entry.key)), None)
     if twin is not None:
@@ -271,7 +279,7 @@ def _check_names(entries: list[NewEntry]) -> None:
 
 
 def _check_whole(entries: list[NewEntry]) -> None:
-    """Refuse to write an entry whose chunks are not the whole of it: a second look at what the layouts promise."""
+    """Refuse to write an entry whose chunks do not add up to it: a second check of what the layouts promise."""
     for entry in entries:
         written = sum(math.prod(item.sizes) for item in entry.items)
         if entry.dtype is not None and written != math.prod(entry.sizes):

@@ -1,10 +1,10 @@
 """The folder of an output that is not complete yet: files that grow, and a journal of the chunks that they hold.
 
     OUT.partial/__0_0.distcp ...          one file for each rank that will hold chunks
-    OUT.partial/recsmith-journal.jsonl    first what is made; then, chunk by chunk, where it lies
+    OUT.partial/recsmith-journal.jsonl    a line with the digest of the job, then a line with the place of each chunk
 
-Data is forced to the disk before the journal speaks of it. Whatever kills a run, the next one cuts the files back to
-what the journal names and goes on. At the end the folder gets its metadata and becomes OUT in one step.
+Data is forced to the disk before the journal names it. If a run is killed, the next one truncates the files to what the
+journal names and continues. At the end the folder gets its metadata and is renamed to OUT in one step.
 """
 
 import fcntl
@@ -24,13 +24,13 @@ from recsmith.files import parse_json, read_bytes
 
 SCHEMA = "recsmith/reshard-journal/1"
 JOURNAL = "recsmith-journal.jsonl"
-FILE = re.compile(r"__[0-9]{1,9}_0\.distcp")  # of a rank, as PyTorch calls it
-COMMIT_BYTES = 256 * 2**20  # bytes between commits; a run that is killed does at most as much again
-COMMIT_S = 5.0  # seconds between commits, likewise
+FILE = re.compile(r"__[0-9]{1,9}_0\.distcp")  # PyTorch's name for a rank's file
+COMMIT_BYTES = 256 * 2**20  # bytes between commits; after a kill, at most about this much is written again
+COMMIT_S = 5.0  # seconds between commits; after a kill, about this much work is repeated
 
 
 class Partial:
-    """The unfinished output. of: digest of what is made, so that a run never goes on with another's work."""
+    """The unfinished output. of: digest of the reshard's inputs, so that no run continues the work of another one."""
 
     def __init__(self, folder: Path, of: str) -> None:
         self.folder, self.of = folder, of
@@ -40,7 +40,7 @@ class Partial:
         self._bytes, self._since = 0, time.monotonic()
 
     def resume(self) -> None:
-        """Take over what an earlier run finished, and cut off the rest; UsageError where it was making another."""
+        """Keep the chunks that an earlier run committed, and remove the rest; UsageError if its inputs differed."""
         journal = self.folder / JOURNAL
         if not journal.exists():
             journal.write_text(json.dumps({"schema": SCHEMA, "of": self.of}) + "\n")
@@ -80,7 +80,7 @@ class Partial:
         self._touched[chunk.file] = max(self._touched.get(chunk.file, 0), chunk.start + chunk.length)
 
     def add(self, key: str, number: int, chunk: Chunk, write: Callable[[BinaryIO], None]) -> None:
-        """Append a chunk to its file, by `write`; its place in the file is found here."""
+        """Append a chunk to its file by calling `write`; its start and length are taken from the file."""
         with (self.folder / chunk.file).open("ab") as file:
             start = file.tell()
             write(file)
@@ -110,7 +110,7 @@ class Partial:
         self._waiting, self._bytes, self._since = [], 0, time.monotonic()
 
     def become(self, output: Path) -> None:
-        """Turn the complete folder into the output, in one step."""
+        """Rename the complete folder to the output, in one step."""
         sync(self.folder)
         self.folder.rename(output)
         (output / JOURNAL).unlink()
@@ -129,7 +129,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def lock(folder: Path) -> Generator[None]:
-    """A folder, made if need be, for this process alone; UsageError where another has it."""
+    """Lock a folder, created if missing, for this process; UsageError if another process has locked it."""
     folder.mkdir(exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -142,5 +142,5 @@ def lock(folder: Path) -> Generator[None]:
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that can still be written to the disk of a folder."""
+    """Free bytes on the disk of a folder."""
     return shutil.disk_usage(folder).free

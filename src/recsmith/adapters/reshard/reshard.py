@@ -1,4 +1,4 @@
-"""Reshards a checkpoint: checks everything first, then writes the new one beside the old, which is only read."""
+"""Reshards a checkpoint: checks everything first, then writes the new checkpoint; the old one is only read."""
 
 import hashlib
 import json
@@ -29,17 +29,23 @@ def reshard(
 ) -> Resharded:  # fmt: skip
     """Write the checkpoint of a job that ran under plan `old` as one for a job under plan `new`.
 
-    checkpoint, output: folders of torch.distributed.checkpoint; the first is only read, the second appears when it is
-    complete. init: what tables begin with that the new plan adds: 'zeros', or 'uniform' as TorchRec draws them, by
-    `seed`. strict: refuse to change any state of an optimizer; without it, row-wise state is replicated where columns
-    are split and averaged where they are merged, and the report says of which tables.
+    Args:
+        checkpoint: folder of torch.distributed.checkpoint, or of a step that `recsmith train` saved; it is only read.
+        old: the plan under which the checkpoint was written, or its file.
+        new: the plan of the new checkpoint, or its file.
+        output: the new folder; it appears when it is complete.
+        init: initial weights of tables that only the new plan has: 'zeros', or 'uniform' in TorchRec's range.
+        seed: seed of the uniform weights.
+        strict: refuse to change any optimizer state. Otherwise row-wise state is replicated if columns are split and
+            averaged if they are merged, and the report lists these tables.
+        on_progress: called with the bytes written so far.
 
     Raises:
-        UsageError: an input is missing, the output exists, or `strict` forbids what would be done.
-        CorruptFile: the checkpoint is damaged, cut short or foreign.
-        PlanMismatch: the checkpoint was not written under `old`, a table has another shape in `new`, or its row blocks
-            are not what managed collisions can take.
-        RecSmithError: the disk is full, or the output cannot be written; what is done is kept for the next run.
+        UsageError: an input is missing, the output exists, or `strict` forbids a change.
+        CorruptFile: the checkpoint is damaged, cut short or in another format.
+        PlanMismatch: the checkpoint was not written under `old`, a table has another shape in `new`, or managed
+            collisions cannot be split at its row blocks.
+        RecSmithError: the disk is full, or the output cannot be written; the finished part is kept for the next run.
     """
     require_torchrec()
     source, target = Path(source_text(checkpoint, "a folder")), Path(source_text(output, "a folder"))
@@ -61,13 +67,13 @@ def reshard(
 
 
 def _state_of(folder: Path) -> Path:
-    """The folder of tensors in a checkpoint that `recsmith train` wrote (step-N/state); any other folder as it is."""
+    """The folder of tensors (step-N/state) in a checkpoint that `recsmith train` wrote; any other folder unchanged."""
     state = folder / "state"
     return state if not (folder / METADATA).exists() and (state / METADATA).is_file() else folder
 
 
 def _check_output(source: Path, target: Path) -> None:
-    """Refuse an output that exists, or that would lie where it must not."""
+    """Refuse an output that exists, is inside the checkpoint, or cannot be written."""
     if target.exists() or target.is_symlink():
         raise UsageError(f"cannot write '{target}': it exists; give the path of a new folder")
     if source.resolve() in target.resolve().parents:
@@ -89,7 +95,7 @@ def _check_strict(changes: list[TableChange], strict: bool) -> None:
 def _write(
     stored: Checkpoint, entries: list[NewEntry], target: Path, of: str, after: Plan, on_progress: Progress | None
 ) -> int:
-    """Write the new checkpoint; the bytes that an earlier run had written."""
+    """Write the new checkpoint; returns the number of bytes that an earlier run had written."""
     partial = Partial(target.with_name(target.name + PARTIAL), of)
     fresh = not partial.folder.exists()
     total = sum(stored_bytes(item, entry.dtype) for entry in entries for item in entry.items)

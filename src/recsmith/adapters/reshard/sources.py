@@ -1,6 +1,6 @@
-"""What the chunks of a new checkpoint are made of: copies, parts put together, row-wise state, and fillings.
+"""The sources of a new checkpoint's chunks: copies, gathered parts, row-wise state, and fill values.
 
-Everything is numbers of rows and columns here; the bytes are read and written by items.py.
+This module only computes ranges of rows and columns; writing.py reads and writes the bytes.
 """
 
 from bisect import bisect_right
@@ -17,16 +17,16 @@ Change = Literal["exact", "replicated", "averaged", "reset", "new"]
 
 @record
 class Copy:
-    """A chunk as it is, byte by byte."""
+    """An old chunk that is copied byte by byte."""
 
     chunk: Chunk
 
 
 @record
 class ChunkPart:
-    """A rectangle of a chunk (rows, columns) and where it goes: its corner (row, column) in the new chunk.
+    """A rectangle of an old chunk (rows, columns), and the corner (row, column) of its place in the new chunk.
 
-    share: the weight of row-wise state in a mean; 1 where the part is taken as it is.
+    share: the part's weight in a mean of row-wise state; 1 if the part is copied.
     """
 
     chunk: Chunk
@@ -38,7 +38,7 @@ class ChunkPart:
 
 @record
 class Gathered:
-    """Parts that make up a chunk; in means, several parts cover each row."""
+    """The parts that make up a new chunk; if `mean`, several parts cover each row and are averaged."""
 
     parts: tuple[ChunkPart, ...]
     mean: bool = False
@@ -46,7 +46,7 @@ class Gathered:
 
 @record
 class Filled:
-    """A chunk of a new table: zeros, or numbers drawn uniformly from -limit to limit by seed, table, row and column."""
+    """A chunk of a new table: zeros, or uniform in [-limit, limit), fixed by seed, table, row and column."""
 
     block: TableBlock
     dim: int
@@ -60,7 +60,7 @@ Made = Copy | Gathered | Filled
 
 @record
 class Item:
-    """A chunk to write, by the rank that will hold it."""
+    """A chunk to write into the file of the rank that will hold it."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -70,7 +70,7 @@ class Item:
 
 @record
 class Held:
-    """A stored chunk and the rows and columns of the table that it speaks of; row-wise state has one number a row."""
+    """A stored chunk and the rows and columns of the table that it covers; row-wise state has one number per row."""
 
     chunk: Chunk
     rows: Range
@@ -78,7 +78,7 @@ class Held:
 
 
 def place(block: TableBlock, layout: StoredLayout, shape: str, dense: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Offsets and sizes of a block in weights or element-wise state, or in row-wise state."""
+    """Offsets and sizes of a block within its entry, for element-wise entries (such as weights) and row-wise state."""
     height, width = block.rows[1] - block.rows[0], block.columns[1] - block.columns[0]
     if shape == "element-wise":
         return (block.rows[0], block.columns[0]), (height, width)
@@ -88,7 +88,7 @@ def place(block: TableBlock, layout: StoredLayout, shape: str, dense: bool) -> t
 
 
 def sizes_of(layout: StoredLayout, shape: str, dense: bool) -> tuple[int, ...]:
-    """Sizes of a whole entry."""
+    """Sizes of a table's whole entry of a given shape."""
     rows, columns = layout.table.num_embeddings, layout.table.embedding_dim
     if shape == "element-wise":
         return rows, columns
@@ -96,7 +96,7 @@ def sizes_of(layout: StoredLayout, shape: str, dense: bool) -> tuple[int, ...]:
 
 
 def held(entry: Entry, layout: StoredLayout, shape: str) -> list[Held]:
-    """The chunks of an entry, which must be the shards of the layout; PlanMismatch otherwise."""
+    """The chunks of an entry, in order of the layout's blocks; PlanMismatch unless they are exactly these shards."""
     rest = {(chunk.offsets, chunk.sizes): chunk for chunk in entry.chunks}
     found: list[Held] = []
     for block in layout.blocks:
@@ -119,7 +119,7 @@ def _wrong_layout(entry: Entry, layout: StoredLayout, found: str) -> PlanMismatc
 
 
 class _Overlaps:
-    """Finds the stored chunks that share rows and columns with a block; row blocks of a piece do not overlap."""
+    """Finds the stored chunks that overlap a block; the row blocks of one column piece do not overlap each other."""
 
     def __init__(self, olds: Sequence[Held]) -> None:
         self.pieces: dict[Range, list[Held]] = {}
@@ -128,7 +128,7 @@ class _Overlaps:
         self.tops = {columns: [old.rows[0] for old in rows] for columns, rows in self.pieces.items()}
 
     def of(self, block: TableBlock) -> Iterator[tuple[Held, Range, Range]]:
-        """Each chunk with the rows and columns that it shares."""
+        """Each overlapping chunk with the rows and columns that it shares with the block."""
         for piece, chunks in self.pieces.items():
             columns = _common(piece, block.columns)
             if columns is None:
@@ -141,7 +141,7 @@ class _Overlaps:
 
 
 def moved(olds: Sequence[Held], layout: StoredLayout) -> list[Item]:
-    """Items of weights or element-wise state."""
+    """The new chunks of weights or element-wise state, made from the old ones."""
     same = {(old.rows, old.columns): old.chunk for old in olds}
     overlaps = _Overlaps(olds)
     items: list[Item] = []
@@ -164,7 +164,7 @@ def _parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
 
 
 def moved_rows(olds: Sequence[Held], layout: StoredLayout, dense: bool) -> tuple[list[Item], Change]:
-    """Items of row-wise state, and whether it is exact, or replicated or averaged where columns are cut elsewhere."""
+    """The new chunks of row-wise state, and its change: 'exact', or 'replicated' or 'averaged' if column cuts moved."""
     items: list[Item] = []
     overlaps = _Overlaps(olds)
     change: Change = "exact"
@@ -183,7 +183,7 @@ def moved_rows(olds: Sequence[Held], layout: StoredLayout, dense: bool) -> tuple
 
 
 def _row_parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
-    """Rows of all old pieces that share columns with the block, each by its share of the block's columns."""
+    """Rows of all old pieces that share columns with the block, weighted by their share of the block's columns."""
     width = block.columns[1] - block.columns[0]
     return tuple(
         ChunkPart(
@@ -195,7 +195,7 @@ def _row_parts(overlaps: _Overlaps, block: TableBlock) -> tuple[ChunkPart, ...]:
 
 
 def filled(layout: StoredLayout, shape: str, dense: bool, *, limit: float = 0.0, seed: int = 0) -> list[Item]:
-    """Items of a new table's weights, or of state that begins at zero."""
+    """The chunks of a new table's weights, or of state that begins at zero."""
     items: list[Item] = []
     for block in layout.blocks:
         offsets, sizes = place(block, layout, shape, dense)

@@ -1,10 +1,10 @@
-"""Which entries of a checkpoint are a table's, and how optimizers name and shape what they keep of it.
+"""Finds the entries of a checkpoint that belong to a table, and the names and shapes of its optimizer states.
 
-A path ends with the name of the weights, as in ('model', 'sparse.embedding_bags.t0.weight'). State follows them:
+The path of weights ends with their name, as in ('model', 'sparse.embedding_bags.t0.weight'), which paths of state hold:
     of fused kernels     (..., 'state', 'sparse.embedding_bags.t0.weight', 't0.momentum1')
     of dense optimizers  (..., 'state', 'sparse.embedding_bags.t0.weight', 'sum')
-Fused kernels of sharded tables and dense optimizers of data_parallel tables keep the same numbers under other names.
-What a checkpoint itself holds of other tables says how a job names them; where it holds none, these lists do.
+Fused kernels of sharded tables and dense optimizers of data_parallel tables store the same numbers under different
+names. The names of a job are read from the states of other tables in the checkpoint; if it has none, from OPTIMIZERS.
 Sources: torchrec 1.8 (EmbeddingFusedOptimizer; optim/rowwise_adagrad.py), torch 2.13 (Adagrad, Adam).
 """
 
@@ -23,7 +23,7 @@ COLLECTIONS = ("embedding_bags", "embeddings")  # attributes of TorchRec's colle
 
 @record
 class TableEntries:
-    """The entries of one table; states by the name that optimizers give them ('momentum1', 'sum')."""
+    """The entries of one table; states by the optimizer's name for them ('momentum1', 'sum')."""
 
     weight: Entry
     states: dict[str, Entry]
@@ -35,7 +35,7 @@ class TableEntries:
 
 
 class EntriesByName:
-    """Entries of a checkpoint, found by the names of tables and parameters."""
+    """Finds entries of a checkpoint by the names of tables and parameters."""
 
     def __init__(self, entries: Iterable[Entry], source: str) -> None:
         self.source = source
@@ -48,7 +48,7 @@ class EntriesByName:
                 self.weights.setdefault(_parameter(entry).removesuffix(".weight").rpartition(".")[2], []).append(entry)
 
     def find(self, layout: StoredLayout) -> TableEntries:
-        """The entries of a table of the plan; PlanMismatch where the checkpoint has none, or several, of its name."""
+        """The entries of a table of the plan; PlanMismatch unless the checkpoint has exactly one table of its name."""
         found = self.weights.get(layout.name.rpartition(".")[2], [])
         found = [entry for entry in found if f".{_parameter(entry)}".endswith(f".{layout.name}.weight")]
         if len(found) > 1 and layout.table.collection:
@@ -88,7 +88,7 @@ class EntriesByName:
         return named
 
     def check_unplanned(self, planned: Iterable[TableEntries]) -> None:
-        """Refuse tables that the checkpoint holds in shards and the plan does not place."""
+        """Refuse a checkpoint with sharded tables that the plan does not place."""
         known = {entry.key for each in planned for entry in each.all}
         for table, entries in self.weights.items():
             for entry in entries:
@@ -101,7 +101,7 @@ class EntriesByName:
 
 
 def is_state(entry: Entry) -> bool:
-    """Whether an entry is an optimizer's state of a named parameter."""
+    """Whether an entry is an optimizer state of a parameter that is stored by name."""
     return len(entry.path) >= 3 and entry.path[-3] == STATE and isinstance(entry.path[-2], str)
 
 
@@ -114,18 +114,18 @@ def _parameter(entry: Entry) -> str:
 
 
 def weight_path(sibling: Entry, own: str, name: str) -> tuple[str | int, ...]:
-    """The path of the weights of table `name`, in the collection of the table `own` whose weights are given."""
+    """The path of the weights of table `name`, in the collection of table `own`, whose weights are `sibling`."""
     return (*sibling.path[:-1], f"{_parameter(sibling).removesuffix(f'{own}.weight')}{name}.weight")
 
 
 def state_path(prefix: tuple[str | int, ...], weight: tuple[str | int, ...], name: str) -> tuple[str | int, ...]:
-    """The path of a state of the parameter whose weights have this path; prefix ends with 'state'."""
+    """The path of state `name` of the parameter whose weights have the path `weight`; prefix ends with 'state'."""
     return (*prefix, str(weight[-1]), name)
 
 
 @record
 class State:
-    """A state by its name: one number per weight, per row (of a column piece), or one in all. like: an example."""
+    """An optimizer state: one number per weight, per row (of a column piece), or a scalar. like: an existing entry."""
 
     name: str
     shape: StateShape
@@ -135,7 +135,7 @@ class State:
 
 @record
 class Kept:
-    """What fused kernels, or a dense optimizer, keep of each table, and the path of it up to 'state'."""
+    """The states that fused kernels, or a dense optimizer, store for each table, and their path up to 'state'."""
 
     prefix: tuple[str | int, ...]
     states: tuple[State, ...]
@@ -150,7 +150,7 @@ def _states(shapes: Mapping[str, StateShape]) -> tuple[State, ...]:
 
 
 def state_of(entry: Entry, name: str, layout: StoredLayout) -> State:
-    """What an entry keeps of a table; PlanMismatch where its sizes fit neither weights nor rows."""
+    """The state of a table that an entry holds; PlanMismatch if its sizes fit neither weights nor rows nor a scalar."""
     rows, columns = layout.table.num_embeddings, layout.table.embedding_dim
     row_wise = (rows, 1) if layout.dense else (rows * len(layout.pieces),)
     if entry.sizes == (rows, columns):
@@ -177,9 +177,15 @@ def kept_by(
     dense: bool, tables: Mapping[str, TableEntries], old: Mapping[str, StoredLayout], entries: Mapping[str, Entry],
     workload: Workload, optimizer: OptimizerName,
 ) -> Kept | None:  # fmt: skip
-    """What an optimizer keeps of each of its tables; None where the checkpoint holds no optimizer state at all.
+    """The states that an optimizer stores for each of its tables; None if the checkpoint has no state of any table.
 
-    dense: whether it steps tables of which every rank has a copy. workload: of the old plan.
+    Args:
+        dense: whether it is a dense optimizer, which updates data_parallel tables.
+        tables: entries of the old plan's tables, by table name.
+        old: layouts of the old plan's tables, by table name.
+        entries: all entries of the checkpoint, by key.
+        workload: the workload of the old plan.
+        optimizer: the optimizer's name.
     """
     others: Kept | None = None
     for name, found in tables.items():
@@ -196,7 +202,7 @@ def kept_by(
 
 
 def _of_parameters(tables: Mapping[str, TableEntries], entries: Mapping[str, Entry]) -> Kept | None:
-    """What the dense optimizer keeps of the first parameter that is no table's: numbers per weight, but for scalars."""
+    """The dense optimizer's states of its first parameter that is no table: scalars, and numbers per weight."""
     of_tables = {entry.key for found in tables.values() for entry in found.all}
     others = [entry for entry in entries.values() if is_state(entry) and entry.key not in of_tables]
     if not others:
@@ -213,7 +219,7 @@ def _of_parameters(tables: Mapping[str, TableEntries], entries: Mapping[str, Ent
 
 
 def counterparts(before: tuple[State, ...], after: tuple[State, ...]) -> dict[str, str]:
-    """Which state before (value) each state after (key) continues; none unless both are of one optimizer."""
+    """For each new state (key) the old state that it continues (value); empty unless both are of one optimizer."""
     was, becomes = _meanings(before), _meanings(after)
     if was.keys() != becomes.keys():
         return {}
@@ -221,12 +227,12 @@ def counterparts(before: tuple[State, ...], after: tuple[State, ...]) -> dict[st
 
 
 def _meanings(states: tuple[State, ...]) -> dict[tuple[str, StateShape], str]:
-    """Names by what is meant by them, scalars aside, which count steps."""
+    """Names of states by their meaning and shape, without scalars, which count steps."""
     return {
         (MEANING.get(state.name, state.name), state.shape): state.name for state in states if state.shape != "scalar"
     }
 
 
 def is_keyed_by_number(entry: Entry) -> bool:
-    """Whether an entry is the state of a parameter that is known by its number alone, as plain torch optimizers do."""
+    """Whether an entry is the state of a parameter that is stored by number only, as plain torch optimizers do."""
     return len(entry.path) >= 3 and entry.path[-3] == STATE and isinstance(entry.path[-2], int)

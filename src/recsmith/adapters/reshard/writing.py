@@ -1,8 +1,8 @@
 """Writes a checkpoint: the bytes of its chunks, and `.metadata` by PyTorch's own writer (needs torch).
 
 A chunk is copied, gathered from parts of old chunks, averaged, or filled. Numbers are moved as bytes, so they cannot
-change on the way; only means are computed, in float64. Memory holds a new chunk of up to IN_MEMORY bytes and a block of
-BLOCK, whatever the size of the old ones: of these only the rows that are needed are read.
+change on the way; only means are computed, in float64. Memory holds one new chunk of up to IN_MEMORY bytes and one
+block of BLOCK bytes for old chunks of any size, because only the needed rows of these are read.
 """
 
 import hashlib
@@ -33,15 +33,21 @@ from recsmith.adapters.reshard.moves import NewEntry
 from recsmith.adapters.reshard.sources import Copy, Filled, Gathered, Item
 from recsmith.errors import CorruptFile
 
-IN_MEMORY = 64 * 2**20  # bytes of a new chunk; a larger one takes room on the disk of the output meanwhile
-MOST_NUMBERS = 2**16  # of an entry that is read to be looked at; TorchRec's edges are 1,025
+IN_MEMORY = 64 * 2**20  # most bytes of a new chunk in memory; a larger one is built in a temporary file of the output
+MOST_NUMBERS = 2**16  # most numbers of an entry that is read as a list; TorchRec's list of edges has 1,025
 
 
 def write_item(item: Item, dtype: str | None, folder: Path, target: BinaryIO) -> None:
-    """Append a chunk to a file, as torch.distributed.checkpoint stores it. folder: of the old checkpoint.
+    """Append a chunk to a file, as torch.distributed.checkpoint stores it.
+
+    Args:
+        item: the chunk.
+        dtype: its element type; None for an object.
+        folder: the old checkpoint.
+        target: the file.
 
     Raises:
-        CorruptFile: an old chunk is not what the metadata says.
+        CorruptFile: an old chunk differs from its metadata.
         OSError: the file cannot be written.
     """
     if isinstance(item.made, Copy):
@@ -59,17 +65,17 @@ def write_item(item: Item, dtype: str | None, folder: Path, target: BinaryIO) ->
 
 
 def _empty(sizes: tuple[int, ...], dtype: torch.dtype, folder: Path) -> torch.Tensor:
-    """A tensor to write into; a large one is a file without a name in the folder, so that memory need not hold it."""
+    """An uninitialized tensor; a large one is mapped to an unnamed file in the folder, to save memory."""
     size = math.prod(sizes) * dtype.itemsize
     if size <= IN_MEMORY:
         return torch.empty(sizes, dtype=dtype)
-    with tempfile.TemporaryFile(dir=folder) as file:  # a map keeps it open
+    with tempfile.TemporaryFile(dir=folder) as file:  # the memory map keeps the file open
         os.posix_fallocate(file.fileno(), 0, size)
         return torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=dtype).view(sizes)
 
 
 def read_whole_numbers(entry: Entry, folder: Path) -> list[int]:
-    """The numbers of a small entry of int64, such as the edges of a table's ids; CorruptFile where it is none."""
+    """The numbers of a small int64 entry, such as the edges of an id map; CorruptFile if the entry is no such list."""
     (chunk, *more), count = entry.chunks or (None,), math.prod(entry.sizes)
     if chunk is None or more or entry.dtype != "int64" or chunk.sizes != entry.sizes or count > MOST_NUMBERS:
         raise CorruptFile(f"'{folder}': entry '{entry.key}' is no list of at most {MOST_NUMBERS:,} whole numbers")
@@ -101,7 +107,7 @@ def _gather(made: Gathered, tensor: torch.Tensor, folder: Path) -> None:
 
 
 def _average(made: Gathered, tensor: torch.Tensor, folder: Path) -> None:
-    """The mean of row-wise state of several column pieces, weighted by width."""
+    """Fill a tensor with the mean of the row-wise states of several column pieces, weighted by width."""
     mean = torch.zeros(tensor.numel(), dtype=torch.float64)
     for part in made.parts:
         for row, block in rows_of(folder, part.chunk, tensor.dtype, part.rows, part.columns):
@@ -112,15 +118,15 @@ def _average(made: Gathered, tensor: torch.Tensor, folder: Path) -> None:
 
 
 def _as_bytes(tensor: torch.Tensor) -> Bytes:
-    """A tensor's memory as rows of bytes."""
+    """A view of a tensor's memory as rows of bytes."""
     flat: Any = tensor.view(torch.uint8) if tensor.dim() > 1 else tensor.view(-1, 1).view(torch.uint8)
     return flat.numpy()
 
 
 def _draw(made: Filled, tensor: torch.Tensor) -> None:
-    """Numbers of a new table: each depends on the seed, the table, its row and its column, not on how it is sharded.
+    """Draw the weights of a new table; each depends on the seed, table, row and column, but not on the sharding.
 
-    Philox counts in steps of four numbers, which divide a row: dimensions are multiples of four.
+    Philox advances in steps of four numbers, so dimensions must be multiples of four.
     """
     key = int.from_bytes(hashlib.sha256(f"{made.seed}/{made.table}".encode()).digest()[:16], "little")
     (first, last), (left, right) = made.block.rows, made.block.columns
@@ -135,7 +141,7 @@ def _draw(made: Filled, tensor: torch.Tensor) -> None:
 
 
 def write_metadata(folder: Path, entries: Sequence[NewEntry], chunks: Mapping[tuple[str, int], Chunk]) -> None:
-    """Write the metadata of entries whose chunks (by key and number of the item) lie in the folder."""
+    """Write the metadata of entries whose chunks (by key and number of the item) are stored in the folder."""
     tensors: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     results: list[WriteResult] = []
     for entry in entries:
