@@ -1,8 +1,8 @@
-"""Which of what a job could switch on pays: every switch is put through one price of the whole job. Without torch.
+"""Advises which switches of a job pay, by the predicted price of the whole job with each. Imports no torch.
 
-The job is priced as it is, and then with each switch alone. Switches that pay are joined from the largest gain on, and
-priced anew each time, so that a gain which another switch has taken already counts nothing. A gain is a share of what
-the job is to have less of (aims.py). How much memory, and what quality a switch may cost, stands beside it.
+The job is priced as it is, and then with each switch alone. Switches that pay are combined, the largest gain first, and
+priced again each time, so that a saving which another switch has already made does not count twice. A gain is a
+fraction of the objective, such as the step time (aims.py). Each switch also states its memory and its cost in quality.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,22 +14,22 @@ from recsmith.analyses.aims import NAMED, STEP, Aim, JobPrice
 from recsmith.analyses.paying import LEAST_GAIN, pays, said_of
 from recsmith.errors import RecSmithError
 
-LEAST_MEMORY = 0.10  # of the fullest device
-MOST_TOGETHER = 4  # switches that are joined: more at once can hardly be judged in a job
+LEAST_MEMORY = 0.10  # least fraction of the fullest device's memory that counts as freed
+MOST_TOGETHER = 4  # most switches that are combined: the effects of more can hardly be told apart in a job
 Verdict = Literal["pays", "tie", "memory", "no", "cannot"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @noun
 class Switch:
-    """Something that a job could switch on.
+    """A change that a job could switch on.
 
-    name: in the words of the docs. change: the line that switches it on. settings: of a run, as `recsmith train --set`
-    takes them; () where it is no change of a run. quality: what it may cost in quality, and how that was measured;
-    'exact' where the job computes the same. page: of docs/, where it is described. rests: the page of docs/ with the
-    table that its gain was measured in; '' where nobody did. needs: what it needs beside; '' for nothing. of: what
-    it is a choice of, such as 'devices', where only one can be made; '' for nothing. edits: what it changes of tables
-    on a cluster, as data: keys of their file and options of `recsmith plan`.
+    name: its name, in the words of the docs. change: the line that switches it on. settings: settings of a run, as
+    `recsmith train --set` takes them; () if it is no change of a run. quality: its possible cost in quality, and how
+    that was measured; 'exact' if the job computes the same. page: the page of docs/ that describes it. rests: the page
+    of docs/ with the table in which its gain was measured; '' if it was not measured. needs: further requirements; ''
+    for none. of: the subject of the choice, such as 'devices', if only one switch of that subject can be chosen; ''
+    otherwise. edits: its changes to tables and cluster as data: keys of their files and options of `recsmith plan`.
     """
 
     name: str
@@ -45,14 +45,14 @@ class Switch:
 
 @noun
 class Advised:
-    """What is said of a switch.
+    """The verdict on a switch.
 
-    verdict: pays; tie (the gain is smaller than what the price can tell apart); memory (no gain, and memory is freed);
-    no; cannot (it cannot be had here, or breaks a limit). price: of the job with it, None where it cannot be had. gain:
-    the share that it saves of what there is to be less of, off by up to gain_error. why: the verdict in a sentence.
-    ties: names of others that pay, or may, whose gains cannot be told from this one, and which cost more to try.
-    beside: the job that it is compared with, where that is not the job as it is: a switch that makes a new plan is told
-    beyond what a new plan alone gains.
+    verdict: pays; tie (the gain is smaller than the difference that prices can resolve); memory (no gain, but memory is
+    freed); no; cannot (it is not possible here, or breaks a limit). price: price of the job with the switch; None if it
+    is not possible. gain: the fraction of the objective that it saves, uncertain by gain_error. why: the verdict in a
+    sentence. ties: names of later-ranked switches that pay, or may pay, with gains that prices cannot tell from this
+    one. beside: the job that it is compared with, if not the job as it is: the gain of a switch that needs a new plan
+    is the gain beyond that of a new plan alone.
     """
 
     switch: Switch
@@ -67,10 +67,11 @@ class Advised:
 
 @noun
 class Tried:
-    """How a switch did where it was tried for real, beside what was told.
+    """The measured effect of a switch that was tried in real runs, next to the prediction.
 
-    gain: the mean over seeds of the share of a sample's time that it saved, with half of its 95 % interval. score: by
-    name, that was compared on test data; '' for none. delta: by how much it is higher, with half of its interval.
+    told, told_error: the predicted gain and its error. gain, gain_within: the mean over seeds of the fraction of a
+    sample's time that it saved, and half of its 95 % interval. score: name of the score that was compared on test data;
+    '' for none. delta, delta_within: by how much the score is higher with the switch, and half of its interval.
     """
 
     name: str
@@ -87,11 +88,11 @@ class Tried:
 
 @noun
 class Advice:
-    """Every switch of a job that was tried, the best first, and which of them go together.
+    """All switches of a job with their verdicts, the best first, and those that pay together.
 
-    base: the job as it is. about: lines that say what was priced, and how. together: names of the switches that were
-    joined, in the order in which they should be tried. joined: the job with all of them. aim: what the job is to have
-    less of. tried: how the first of them did for real; None where none was tried.
+    base: price of the job as it is. about: lines that say what was priced, and how. together: names of the combined
+    switches, in the order in which they should be tried. joined: price of the job with all of these. aim: the objective
+    and its limits. tried: measured effects of the first switches; None if none was tried in a run.
     """
 
     base: JobPrice
@@ -104,7 +105,7 @@ class Advice:
 
     @property
     def gain(self) -> float:
-        """The share that all joined switches save."""
+        """The fraction of the objective that all combined switches save."""
         return self.aim.gain(self.base, self.joined)
 
     @property
@@ -124,7 +125,7 @@ class Advice:
 
     @property
     def limit(self) -> str:
-        """That the job as it is breaks a limit, and what keeps it; '' where it breaks none."""
+        """A sentence that the job as it is breaks a limit, and which switches keep it; '' if it breaks none."""
         broken = self.aim.over(self.base) or self.aim.close(self.base)
         if not broken:
             return ""
@@ -140,7 +141,7 @@ class Advice:
 
     @property
     def _may(self) -> str:
-        """What may save something all the same, as the end of a sentence; '' where nothing may."""
+        """The likeliest switch among the ties, as the end of a sentence; '' if there are no ties."""
         may = max((each for each in self.switches if each.verdict == "tie"), key=lambda each: each.gain, default=None)
         if may is None:
             return ""
@@ -159,15 +160,16 @@ def advise_by(
     aim: Aim = STEP,
     beside: Callable[[Switch], JobPrice | None] | None = None,
 ) -> Advice:
-    """Advice on a job whose price with any switches a function tells.
+    """Advice on a job, given a function that prices the job with any switches.
 
     Args:
-        price: of the job with switches; raises RecSmithError where they cannot be had.
-        switches: that are tried, from the one that costs least to try.
+        price: returns the price of the job with these switches; raises RecSmithError if they are not possible.
+        switches: the switches to try, from the one that is cheapest to try.
         about: lines that say what is priced.
-        on_switch: hears the name of each switch before it is priced.
-        aim: what the job is to have less of, and its limits.
-        beside: the job that a switch is compared with, once that has its price; None: the job as it is.
+        on_switch: called with the name of each switch before it is priced.
+        aim: the objective and its limits.
+        beside: returns the job that a switch is compared with, after the switch is priced; None stands for the job as
+            it is.
 
     Raises:
         RecSmithError: the job as it is has no price.
@@ -189,7 +191,7 @@ def advise_by(
 
 
 class _Trial:
-    """A job as it is, and what switches do to it."""
+    """Prices switches of a job and judges them against the job as it is."""
 
     def __init__(
         self, price: Pricing, base: JobPrice, aim: Aim, beside: Callable[[Switch], JobPrice | None] | None
@@ -197,7 +199,7 @@ class _Trial:
         self.price, self.base, self.aim, self.beside = price, base, aim, beside
 
     def tried(self, switch: Switch) -> Advised:
-        """What a switch alone does."""
+        """The verdict on a switch alone."""
         try:
             found = self.price((switch,))
         except RecSmithError as error:
@@ -205,7 +207,7 @@ class _Trial:
         return self.judged(switch, found, None if self.beside is None else self.beside(switch))
 
     def judged(self, switch: Switch, found: JobPrice, beside: JobPrice | None = None) -> Advised:
-        """What is said of a switch with this price. beside: what it is compared with; None: the job as it is."""
+        """The verdict on a switch with this price. beside: the job it is compared with; None for the job as it is."""
         before = beside or self.base
         gain = self.aim.gain(before, found)
         verdict, why = self._verdict(before, found, gain)
@@ -233,12 +235,12 @@ class _Trial:
         return "no", said_of(gain, what)
 
     def joined(self, ranked: Sequence[Advised]) -> tuple[list[Switch], JobPrice]:
-        """The switches that are worth it beside those before them, and the price of the job with all of them.
+        """The switches that pay in combination with those before them, and the price of the job with all of them.
 
-        One that alone breaks a limit comes last: beside others it may keep it.
+        Switches that break a limit alone are tried after those that pay: in combination they may keep it.
         """
         paying = [each for each in ranked if each.verdict == "pays" and pays(each.gain)]
-        paying.sort(key=lambda each: each.beside is not None)  # what needs a new plan, after the new plan
+        paying.sort(key=lambda each: each.beside is not None)  # switches that need a new plan follow the new plan
         paying += [each for each in ranked if each.verdict == "cannot" and pays(each.gain)]
         paying += [each for each in ranked if each.verdict == "pays" and not pays(each.gain)]  # they keep a limit
         chosen, best = list[Switch](), self.base
@@ -252,14 +254,14 @@ class _Trial:
         return chosen, best
 
     def _better(self, best: JobPrice, found: JobPrice) -> bool:
-        """Whether a job saves enough beside another and breaks no limit that this keeps, or keeps one it breaks."""
+        """Whether `found` saves enough over `best` and breaks no limit that it keeps, or keeps one that it breaks."""
         over, before = (self.aim.over(each) or self.aim.close(each) for each in (found, best))
         if before and not over:
             return True
         return pays(self.aim.gain(best, found)) and (not over or (bool(before) and found.step_s <= best.step_s))
 
     def _beside(self, chosen: Sequence[Switch], switch: Switch) -> JobPrice | None:
-        """The price with one more switch; None where they do not go together."""
+        """The price with one more switch; None if the switches cannot be combined."""
         try:
             return self.price((*chosen, switch))
         except RecSmithError:
@@ -267,7 +269,7 @@ class _Trial:
 
 
 def _ranked(tried: Sequence[Advised]) -> list[Advised]:
-    """From the largest gain on; of gains whose intervals overlap with that, the one that costs least to try."""
+    """The switches by falling gain; of those whose intervals overlap with the largest, the cheapest to try is first."""
     left, ranked = list(tried), list[Advised]()
     while left:
         best = max(left, key=lambda each: each.gain)
@@ -278,7 +280,7 @@ def _ranked(tried: Sequence[Advised]) -> list[Advised]:
 
 
 def _with_ties(ranked: Sequence[Advised]) -> tuple[Advised, ...]:
-    """The same, each with those after it that pay, or may, and whose intervals overlap with its own."""
+    """The switches with their ties: later ones that pay or may pay, with intervals that overlap their own."""
     some = [each for each in ranked if each.verdict in ("pays", "tie")]
 
     def ties(place: int) -> tuple[str, ...]:
@@ -294,7 +296,7 @@ def _with_ties(ranked: Sequence[Advised]) -> tuple[Advised, ...]:
 
 
 def _same_setting(switch: Switch, chosen: Sequence[Switch]) -> bool:
-    """Whether a switch changes a setting that one before has changed, or chooses anew what that has chosen."""
+    """Whether a switch changes a setting, or makes a choice, that a chosen switch has already made."""
     if switch.of and any(switch.of == each.of for each in chosen):
         return True
     keys = {setting.partition("=")[0] for each in chosen for setting in each.settings}

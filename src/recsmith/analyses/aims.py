@@ -1,4 +1,4 @@
-"""What advice is after: the time of a step, devices, money or memory, and which limits a job has to keep."""
+"""Objectives of advice (time of a step, devices, money or memory), and the limits that a job has to keep."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ NAMED: dict[Objective, str] = {
     "cost": "the money that a sample costs",
     "memory": "the fullest device",
 }
-BILLION = 1_000_000_000  # samples, of which a price in money is told
+BILLION = 1_000_000_000  # samples for which a price in money is stated
 HOUR_S = 3600.0
 PRICE = re.compile(r"(?P<device>[\w.+-]+)=\$?(?P<dollars>\d+(\.\d+)?)/h")
 RATE = re.compile(r"\$?(?P<dollars>\d+(\.\d+)?)/h")
@@ -25,12 +25,12 @@ RATE = re.compile(r"\$?(?P<dollars>\d+(\.\d+)?)/h")
 
 @noun
 class JobPrice:
-    """What a step of a job takes.
+    """The predicted time, memory and money of a job.
 
-    step_s: seconds. samples: of a device and a step. memory_bytes: of the device that holds the most. error: how far
-    step_s may be off, as a share of it. apart: shares of a step below which two prices cannot be told apart. devices:
-    that train. dollars_per_hour: of a device; None where nobody said. whole: whether step_s is of the whole step; it is
-    of its embeddings alone otherwise.
+    step_s: seconds of a step. samples: samples per device and step. memory_bytes: memory of the fullest device. error:
+    uncertainty of step_s, as a fraction of it. apart: the fraction of a step below which two prices cannot be told
+    apart. devices: number of devices that train. dollars_per_hour: price of a device; None if not stated. whole:
+    whether step_s covers the whole step; otherwise it covers the embeddings only.
     """
 
     step_s: float
@@ -44,21 +44,21 @@ class JobPrice:
 
     @property
     def sample_s(self) -> float:
-        """Device seconds of a sample."""
+        """Device seconds per sample."""
         return self.step_s / self.samples
 
     @property
     def dollars(self) -> float | None:
-        """Dollars of a billion samples; None where nobody said what a device costs."""
+        """Dollars for a billion samples; None if the price of a device is not stated."""
         return self.dollars_per_hour and self.sample_s * BILLION * self.dollars_per_hour / HOUR_S
 
 
 @noun
 class Aim:
-    """What a job is to have less of, and its limits.
+    """What a job should have less of, and its limits.
 
-    step_under_s: the longest step. budget: dollars that all devices together may cost an hour. prices: dollars an hour
-    of a device, by name of the device.
+    step_under_s: the longest step that is allowed, in seconds. budget: dollars per hour that all devices together may
+    cost. prices: dollars per hour of a device, by name of the device.
     """
 
     objective: Objective = "step"
@@ -67,7 +67,7 @@ class Aim:
     prices: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        """Check that what is asked can be answered."""
+        """Raise UsageError for a time limit of 0 or below, or for an objective that needs prices without any."""
         if self.step_under_s is not None and not self.step_under_s > 0:
             raise UsageError(f"a step of {self.step_under_s} seconds cannot be; give a time above 0")
         if not self.prices and (self.objective == "cost" or self.budget is not None):
@@ -75,7 +75,7 @@ class Aim:
             raise UsageError(f"{what} needs what a device costs; say so with --price h100=2.99/h")
 
     def price_of(self, device: str) -> float | None:
-        """Dollars an hour of a device; UsageError where they are needed and nobody said them."""
+        """Dollars per hour of a device; None without prices, UsageError if the prices lack this device."""
         found = (self.prices or {}).get(device)
         if found is None and self.prices:
             raise UsageError(
@@ -85,7 +85,7 @@ class Aim:
         return found
 
     def value(self, price: JobPrice) -> float:
-        """What there is to be less of."""
+        """The value of the objective, which should be small."""
         if self.objective == "memory":
             return float(price.memory_bytes)
         if self.objective == "cost":
@@ -93,20 +93,20 @@ class Aim:
         return price.sample_s
 
     def gain(self, before: JobPrice, after: JobPrice) -> float:
-        """The share of it that is saved; below 0 where more is needed."""
+        """The fraction of the objective that is saved; below 0 if `after` needs more."""
         return gain_of(self.value(before), self.value(after))
 
     def error(self, gain: float, *prices: JobPrice) -> float:
-        """How far the gain between prices may be off: by a step's error as a share of it, and by no less than `apart`.
+        """Uncertainty of a gain between prices: the gain times the relative error of a step, but at least `apart`.
 
-        The larger error of the prices counts. Memory is worked out from shapes, and so not off.
+        The largest error of the prices counts. Memory follows from shapes, so it has no error.
         """
         if self.objective == "memory":
             return 0.0
         return max(abs(gain) * max(each.error for each in prices), *(each.apart for each in prices))
 
     def over(self, price: JobPrice) -> str:
-        """Which limit a job breaks by more than its step may be off, in a sentence; '' where it may keep all."""
+        """A sentence on a limit that a job breaks by more than the error of its step; '' if it may keep all."""
         if self.step_under_s is not None and price.step_s > self.step_under_s * (1 + price.error):
             return self._step_over(price)
         paid = price.devices * (price.dollars_per_hour or 0.0)
@@ -115,7 +115,7 @@ class Aim:
         return ""
 
     def close(self, price: JobPrice) -> str:
-        """That a step is over its limit by less than it may be off, in a sentence; '' where it is not over it."""
+        """A sentence on a step that is over its limit by no more than its error; '' if it is not such a case."""
         if self.step_under_s is None or not self.step_under_s < price.step_s <= self.step_under_s * (1 + price.error):
             return ""
         return (
@@ -124,7 +124,7 @@ class Aim:
         )
 
     def limit(self, before: JobPrice, after: JobPrice) -> str:
-        """Which limit that a job breaks another one keeps, with its figure; '' where neither is so."""
+        """A sentence on the limit that `before` breaks and `after` keeps; '' if there is no such limit."""
         broken = self.over(before) or self.close(before)
         if not broken or self.over(after) or self.close(after):
             return ""
@@ -144,7 +144,7 @@ STEP = Aim()
 
 
 def read_prices(texts: Sequence[str]) -> dict[str, float]:
-    """Dollars an hour by device, of texts such as 'h100=2.99/h'; UsageError for any other money, unit or twin."""
+    """Dollars per hour by device, from texts such as 'h100=2.99/h'; UsageError for other formats or a second price."""
     found: dict[str, float] = {}
     for text in texts:
         match = PRICE.fullmatch(text)
@@ -161,7 +161,7 @@ def read_prices(texts: Sequence[str]) -> dict[str, float]:
 
 
 def read_budget(text: str) -> float:
-    """Dollars an hour, of a text such as '40/h'."""
+    """Dollars per hour, from a text such as '40/h'; UsageError for any other text."""
     match = RATE.fullmatch(text)
     if match is None or not float(match["dollars"]):
         raise UsageError(f"'{text}' is no budget; it is dollars an hour of all devices together, such as 40/h")

@@ -1,8 +1,8 @@
-"""What the step of a plan would cost if one table alone were placed differently.
+"""Seconds of a plan's step if a single table were placed differently.
 
-Every option of the table in the plan's space is tried: the table is taken out, and its new pieces go one by one to the
-targets with room where they cost least, while all other tables stay. A search that moves other tables as well can do
-better still.
+Every option of the table in the plan's space is tried: the table is removed, and its new pieces are placed one by one
+on the targets with room where they cost least, while all other tables keep their placements. A search that also moves
+other tables can find better plans.
 
 Legend: N placed pieces, P = N + the table's own; the pieces of a trial are those of one option.
 """
@@ -26,10 +26,10 @@ from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
 
 @noun
 class Alternative:
-    """One placement of a table while all other tables stay: the seconds of the step, and how they change.
+    """One placement of a table while all other tables keep theirs: seconds of the step, and their relative change.
 
-    total_s and change are None, and ranks (), where a piece finds no target with memory left, or only ranks that hold
-    pieces of the table with another width. current: the table as the plan has it.
+    total_s and change are None, and ranks is (), if a piece finds no target with memory left, or only ranks that hold
+    pieces of the table with another width. current: whether this is the plan's own placement of the table.
     """
 
     sharding_type: str
@@ -45,9 +45,9 @@ class Alternative:
 def alternatives_to(
     costs: PlacedCosts, model: CostModel, plan: Plan, problem: Problem, placement: Placement
 ) -> tuple[Alternative, ...]:
-    """The present placement of a table and every other of the plan's space, from cheap to dear.
+    """The present placement of a table and every other one of the plan's space, the cheapest first.
 
-    problem: the plan's space. Cost: sets up the state of the devices once, then takes a step over the targets for each
+    problem: the plan's space. Run time: sets up the state of the devices once, then goes over the targets once for each
     piece of each option.
     """
     now = Alternative(
@@ -60,7 +60,7 @@ def alternatives_to(
 
 
 def _is_no_better(other: Alternative, now: Alternative) -> bool:
-    """Whether it is the table's present placement, or its present option on ranks that gain nothing."""
+    """Whether an alternative is the present placement, or the present option on other ranks without any gain."""
     same = (other.sharding_type, other.compute_kernel, other.cache) == (
         now.sharding_type,
         now.compute_kernel,
@@ -74,7 +74,7 @@ def _is_no_better(other: Alternative, now: Alternative) -> bool:
 def _all_options(
     costs: PlacedCosts, model: CostModel, problem: Problem, plan: Plan, name: str
 ) -> Iterator[Alternative]:
-    """Every option of the table in the plan's space, each on its best ranks."""
+    """Every option of the table in the plan's space, each on its best ranks, without those that TorchRec cannot run."""
     extended = _with_options(costs, problem, name)
     devices = DeviceState(model.compile(extended))
     others = [table.name != name for table in costs.problem.tables]
@@ -89,7 +89,7 @@ def _all_options(
 
 
 def _best_ranks(devices: DeviceState, option: int, costs: PlacedCosts) -> Alternative:
-    """Place the pieces of an option one by one where they cost least, price the step, and take them back."""
+    """Place the pieces of an option one by one where they cost least, price the step, and remove the pieces again."""
     problem = devices.problem
     pieces = np.array(option_pieces(problem, option))
     assignment = Assignment.of_table(option, pieces, np.full(len(pieces), NOWHERE))
@@ -113,12 +113,12 @@ def _best_ranks(devices: DeviceState, option: int, costs: PlacedCosts) -> Altern
 
 
 def _change(total_s: float, now_s: float) -> float:
-    """Relative change, free of rounding, so that options that cost the same stay in their order."""
+    """Relative change, rounded to 9 digits so that options of equal cost keep their order."""
     return round(total_s / now_s - 1, 9) + 0.0 if now_s else 0.0
 
 
 def _runs(other: Alternative, name: str, plan: Plan) -> bool:
-    """Whether TorchRec runs it beside the plan's other tables: sequences share one width of column pieces."""
+    """Whether TorchRec can run an alternative with the plan's other tables: sequence tables share one column width."""
     pooled = next(table.pooled for table in plan.workload.tables if table.name == name)
     if pooled or other.sharding_type != "column_wise":
         return True
@@ -135,7 +135,7 @@ def _runs(other: Alternative, name: str, plan: Plan) -> bool:
 
 
 def _with_options(costs: PlacedCosts, problem: Problem, name: str) -> Problem:
-    """The problem that prices the plan, with the placed pieces and, behind them, those of the table's options."""
+    """The problem that prices the plan, whose pieces are the placed ones (N) and then those of the table's options."""
     wider, placed = costs.problem, costs.footprint
     table = [each.name for each in problem.tables].index(name)
     chosen = np.flatnonzero((problem.options.table == table) & ~problem.options.barred)
@@ -154,7 +154,7 @@ def _with_options(costs: PlacedCosts, problem: Problem, name: str) -> Problem:
 
 
 def _modes_in(wider: Problem, problem: Problem, name: str, modes: Ints) -> Ints:
-    """The modes of the wider problem for the table's modes in the other problem: of the same type, kernel and cache."""
+    """The modes of the wider problem with the type, kernel and cache of the table's modes in the other problem."""
     table = [each.name for each in wider.tables].index(name)
     found = {
         mode: wider.find_mode(

@@ -1,7 +1,7 @@
-"""How many lookups find their row in a cache, by how much of the tables the caches hold: the curve of a plan.
+"""The hit rate of a plan's caches as a function of their size.
 
-Mattson et al., "Evaluation techniques for storage hierarchies" (IBM Systems Journal 9(2), 1970) draw misses by the size
-of the faster memory. Here they follow from access profiles (problems/cached_lookups.py), and nothing is run.
+Mattson et al., "Evaluation techniques for storage hierarchies" (IBM Systems Journal 9(2), 1970) plot misses over the
+size of the faster memory. Here the hit rates are computed from access profiles (problems/cached_lookups.py).
 """
 
 import numpy as np
@@ -11,15 +11,15 @@ from recsmith.plans import Plan
 from recsmith.problems.cached_lookups import CachedLookups, cached_tables_of
 from recsmith.sharding.on_disk import static_refused
 
-SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the rows of every table
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # cached fractions of the rows of every table
 
 
 @noun
 class CachePoint:
-    """Caches that hold a share of the rows of every table.
+    """Hit rates of caches that hold a fraction of the rows of every table.
 
-    bytes: of weights in them. lru, static: shares (0..1) of lookups that find their row, by which rows stay; None where
-    no kernel has that policy.
+    share: that fraction. bytes: bytes of weights in the caches. lru, static: hit rates (0..1) if the cache keeps the
+    most recently used rows, or a fixed set of the most read rows; None if no kernel has that policy.
     """
 
     share: float
@@ -30,9 +30,9 @@ class CachePoint:
 
 @noun
 class CacheCurve:
-    """Points with larger and larger caches, and where the plan is: its caches' bytes, and lookups that hit them.
+    """Hit rates of growing caches, and the plan's own point on the curve: bytes and hit rate of its caches.
 
-    tables: that have a cache. policy: which rows these keep.
+    tables: number of tables with a cache. policy: the plan's cache policy.
     """
 
     tables: int
@@ -43,7 +43,7 @@ class CacheCurve:
 
 
 def cache_curve(plan: Plan) -> CacheCurve | None:
-    """The curve of a plan's tables with caches, or None where it has none."""
+    """The curve of a plan's cached tables; None if it has none."""
     cached = cached_tables_of(plan)
     if not cached:
         return None

@@ -1,9 +1,9 @@
-"""Makes the certificate of a plan: the proof of its bound, as a file that `recsmith check` proves again.
+"""Makes the certificate of a plan: the proof of its lower bound, as a file that `recsmith check` verifies.
 
-The search for the bound is run anew (bounds/lower_bound.py), and what it ends with is written down: how it split all
-plans, and what proves the bound of every part (certified_parts.py). The certified seconds are those that checking.py
-finds in it. They may be fewer than the bound that is printed with the plan, which rests on more kinds of proofs: those
-by lifted and bent planes have no certificate yet.
+The search for the bound is run again (bounds/lower_bound.py), and its final state is recorded: how it split the set of
+all plans, and the proof of every part's bound (certified_parts.py). The certified seconds are those that checking.py
+derives from the record. They may be fewer than the bound that is printed with the plan, which uses more kinds of
+proofs: those by lifted and bent planes have no certificate yet.
 """
 
 import math
@@ -30,24 +30,24 @@ from recsmith.plans.certificates import Certificate, load_certificate
 from recsmith.plans.proofs import LevelsProof, ProofPart, ProofTree, Shares
 from recsmith.problems import problem_of
 
-WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a problem of some size
-PROVED_WORK = 60_000_000_000  # the same where a better bound is asked for
-ALIKE = 1e-6  # relative: certified bounds that are so near to the printed one are taken for it
-CLOSE = 1e-9  # relative: by how much the price of a plan may differ from what its file says
+WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a mid-sized problem
+PROVED_WORK = 60_000_000_000  # the same if a better bound is asked for (--prove)
+ALIKE = 1e-6  # relative difference up to which a certified bound counts as equal to the printed one
+CLOSE = 1e-9  # relative difference up to which a plan's price may differ from its file
 
 
 def certify(plan: Plan | Source, *, work: int = WORK, keep_on: Callable[[], bool] = always) -> Certificate:
-    """The proof that no plan of the space of a plan takes fewer seconds under its cost model, of as many as it finds.
+    """A proof of a lower bound on the seconds of all plans in a plan's space, under its cost model.
 
-    It holds the plan; where it proves more than the plan's bound, that becomes the bound.
+    The certificate holds the plan; if the proof gives more than the plan's bound, it replaces that bound.
 
     Args:
         plan: a Plan, or its file.
         work: numbers that the search for the proof works on.
-        keep_on: asked now and then whether to go on.
+        keep_on: called now and then; the search ends once it returns False.
 
     Raises:
-        UsageError: its cost model gives no bound, or one whose proof has no certificate.
+        UsageError: the cost model gives no bound, or one whose proof has no certificate.
     """
     found = load_plan(plan)
     evaluator = _evaluator(found)
@@ -56,7 +56,7 @@ def certify(plan: Plan | Source, *, work: int = WORK, keep_on: Callable[[], bool
 
 
 def _bounded(plan: Plan, seconds: float) -> Plan:
-    """The plan with a bound of so many seconds at least, where it has a bound."""
+    """The plan with its bound raised to at least these seconds, if it has a bound."""
     known = plan.bound
     if known.value_s is None or known.value_s >= seconds:
         return plan
@@ -68,9 +68,10 @@ def certified_tree(
     evaluator: Evaluator, total_s: float, work: int = WORK, keep_on: Callable[[], bool] = always,
     printed_s: float = math.inf,
 ) -> ProofTree:  # fmt: skip
-    """The proof of a bound of a problem of which a plan of `total_s` seconds is known; the rest is as for `certify`.
+    """The proof of a bound for a problem with a known plan of `total_s` seconds; other arguments as in `certify`.
 
-    printed_s: of the bound that is known. Where the first search proves less, another one looks as far as that did.
+    printed_s: seconds of the known bound. If the first search proves less, a second one uses the range of steps that
+    the search for the printed bound used.
     """
     check_certifiable(evaluator)
     found = [tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on), total_s)]
@@ -83,7 +84,7 @@ def certified_tree(
 
 
 def tree_of(evaluator: Evaluator, search: Search, below: float) -> ProofTree:
-    """The proof that a search has found, among plans that take fewer seconds than `below`."""
+    """The proof that a search has found, for plans that take fewer seconds than `below`."""
     return _tree(evaluator, parts_of(search), below, levels_of(evaluator, search), apart_of(search))
 
 
@@ -98,13 +99,13 @@ def _tree(
 
 
 def check_certificate(certificate: Certificate | Source) -> Certificate:
-    """A certificate whose proof holds, of a plan that costs what it says.
+    """The certificate, after verifying its proof and the price of its plan.
 
     certificate: a Certificate, or its file.
 
     Raises:
-        CorruptFile: it is none, or its proof proves less than it claims.
-        UsageError: the file cannot be read, or the cost model says something else today.
+        CorruptFile: it is no certificate, or its proof gives less than it claims.
+        UsageError: the file cannot be read, or the cost model now predicts other seconds for the plan.
     """
     found = certificate if isinstance(certificate, Certificate) else load_certificate(certificate)
     evaluator = _evaluator(found.plan)

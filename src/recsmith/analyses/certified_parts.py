@@ -1,6 +1,6 @@
-"""What a search for a bound ends with, as the parts of a certificate's tree: how it split all plans, and each proof.
+"""Converts the final state of a search for a bound into the parts of a certificate's tree: its splits and proofs.
 
-analyses/checking.py works out what they prove.
+analyses/checking.py computes the bound that they prove.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ from recsmith.plans.proofs import (
 )
 
 Search = PhaseBranching | FillingBranching | HeavyTableBound | HostBranching
-DIGITS = 1e-7  # to which shares of levels are rounded down, so that files are small
+DIGITS = 1e-7  # multiple to which shares of levels are rounded down, to keep files small
 KINDS: dict[float, Literal["cutoff", "steps", "count"]] = {CUTOFF: "cutoff", STEPS: "steps", COUNT: "count"}
 
 
 def closed_groups(evaluator: Evaluator) -> tuple[tuple[int, int], ...]:
-    """(group, other) pairs: a search places nothing in the first, as the other holds the same at no higher cost."""
+    """Pairs (group, other): the search places nothing in `group`, since `other` holds the same at no higher cost."""
     replaced = replacements_by_type(evaluator)
 
     def last(group: int) -> int:
@@ -57,7 +57,7 @@ def closed_groups(evaluator: Evaluator) -> tuple[tuple[int, int], ...]:
 
 
 def parts_of(search: Search) -> list[ProofPart]:
-    """The parts of a search as a tree, the first of which is all plans."""
+    """The parts of a search as a tree; the first part holds all plans."""
     if isinstance(search, HostBranching):
         return _parts_of_hosts(search)
     if not isinstance(search, HeavyTableBound):
@@ -72,7 +72,7 @@ def parts_of(search: Search) -> list[ProofPart]:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A part that was not split: how it came from all plans, and what proves its bound."""
+    """A part that was not split: the splits that lead to it from all plans, and the proof of its bound."""
 
     path: tuple[Halving, ...]
     part: ProofPart
@@ -95,13 +95,13 @@ def _leaf_of(search: PhaseBranching, node: PhaseNode) -> _Leaf:
 
 
 def _parts_of_hosts(search: HostBranching) -> list[ProofPart]:
-    """The search before as a tree, and after it those of the parts that go on from several of its leaves at once."""
+    """The tree of the first search, followed by the trees that continue from several of its leaves at once."""
     before, tables = search.search, search.search.prices.tables
     first = [_leaf_of(before, node) for node in before.impossible]
     trees: list[list[_Leaf]] = []
-    place = 2 * (len(first) + len(before.heap)) - 1  # of the next tree: as many parts as a tree of so many leaves has
+    place = 2 * (len(first) + len(before.heap)) - 1  # of the next tree: n leaves make a tree of 2 n - 1 parts
     for root, nodes in enumerate(search.begun):
-        if nodes[0].value >= search.bound:  # the lowest
+        if nodes[0].value >= search.bound:  # the node of the lowest bound
             first += [_leaf_of(before, node) for node in nodes]
             continue
         first += [_Leaf(node.path, ProofPart(into=place)) for node in nodes]
@@ -114,7 +114,7 @@ def _parts_of_hosts(search: HostBranching) -> list[ProofPart]:
 
 
 def _host_leaves(search: HostBranching, root: int) -> list[_Leaf]:
-    """The parts that a part was split into where two hosts are told apart; no further than prices prove the bound."""
+    """The leaves below one root of a search that tells two hosts apart; each path ends at its first proof."""
     mine = [node.proof for node in (*search.heap, *search.impossible) if node.root == root]
     proofs = {proof.path: proof for proof in mine if proof is not None}
     prices = search.search.prices
@@ -125,7 +125,7 @@ def _host_leaves(search: HostBranching, root: int) -> list[_Leaf]:
 
 
 def _hosts_proof(proof: HostProof, tables: TablePrices) -> HostsProof:
-    """Prices of both hosts: of both phases, what is taken off, and of whole steps of width, where they have some."""
+    """The worths of seconds on both hosts: in both phases, the deduction, and those of whole width steps, if any."""
     step_s = tables.pieces.step_s
 
     def worth(ready: float, rest: float, own: float, step: float = 0.0) -> HostWorth:
@@ -137,15 +137,15 @@ def _hosts_proof(proof: HostProof, tables: TablePrices) -> HostsProof:
 
 
 def _tree(every: Sequence[_Leaf], tables: Ints, first: int) -> list[ProofPart]:
-    """The parts of a tree with these leaves; the first of them has that number in the certificate's tree.
+    """The parts of a tree with these leaves. first: number of its first part in the certificate's tree.
 
-    tables (C,): the table that splits by a different table are of.
+    tables (C,): the problem's table of each different table of the search, to name splits by table.
     """
     parts: list[ProofPart] = []
 
     def add(leaves: Sequence[_Leaf], depth: int) -> int:
         place = len(parts)
-        parts.append(leaves[0].part)  # keeps the place where there are more
+        parts.append(leaves[0].part)  # reserves the place, and is replaced below if there are more leaves
         if len(leaves) == 1 and len(leaves[0].path) == depth:
             return first + place
         split, of, at, _ = leaves[0].path[depth]
@@ -164,7 +164,7 @@ def _mix(shares: Floats) -> tuple[tuple[float, ...], ...]:
 
 
 def _proof(multipliers: Multipliers, step_s: float = 0.0) -> LeafProof:
-    """step_s: seconds of a step of width in the later phases, where multipliers may count them."""
+    """A leaf's proof by multipliers. step_s: seconds of a width step in the later phases, if steps are counted."""
     stepped = float(multipliers.step_multiplier)
     return LeafProof(
         ready=float(multipliers.ready_multiplier), rest=float(multipliers.rest_multiplier),
@@ -178,7 +178,7 @@ def _proof(multipliers: Multipliers, step_s: float = 0.0) -> LeafProof:
 
 
 def _proof_by_fillings(prices: TablePrices, multipliers: FillingMultipliers) -> LeafProof:
-    """The multipliers of planes are one of the first phase, times a mix that local groups have in common."""
+    """A leaf's proof by fillings: one multiplier of the first phase, and a mix of planes shared by all local groups."""
     ready = float(multipliers.ready.sum())
     shares = multipliers.ready / ready if ready > 0 else multipliers.ready
     mix = np.where(prices.costs.worldwide[:, None], multipliers.mix, shares)
@@ -192,7 +192,7 @@ def _proof_by_fillings(prices: TablePrices, multipliers: FillingMultipliers) -> 
 
 
 def levels_of(evaluator: Evaluator, search: Search) -> LevelsProof | None:
-    """The levels of how full groups are by which a search has prices; None of one without."""
+    """The levels of group load by which a search has prices; None for a search without levels."""
     if isinstance(search, HeavyTableBound | HostBranching) or not isinstance(evaluator, RisesBeside):
         return None
     levels = search.prices.levels
@@ -212,12 +212,12 @@ def levels_of(evaluator: Evaluator, search: Search) -> LevelsProof | None:
 
 
 def apart_of(search: Search) -> tuple[tuple[float, ...], ...]:
-    """The shares of planes by which a search tells two hosts apart; of none, if it does not."""
+    """The shares of planes by which a search tells two hosts apart; () if it does not."""
     return _mix(search.prices.mix) if isinstance(search, HostBranching) else ()
 
 
 def parts_by_constraints(evaluator: Evaluator) -> list[ProofPart]:
-    """Proofs for all plans at once by what constraints ask: of the ranks that carry most, and of the fewest places."""
+    """Proofs for all plans from constraints: by ranks that must carry much, and by the strongest limit on places."""
     linear, mix = tightest_linear_bound(evaluator), _mix(tightest_mix(evaluator))
     confined = confined_ranks(evaluator, linear)
     found = [] if confined is None else [ProofPart(ranks=RanksProof(ranks=tuple(confined.ranks.tolist()), mix=mix))]

@@ -1,8 +1,8 @@
-"""What constraints prove of a part of all plans: some ranks must carry much, or places are few; a part of checking.py.
+"""Bounds that follow from constraints: some ranks must carry much, or places are scarce; a part of checking.py.
 
-What constraints ask is taken from the problem: the ranks that are open to each table, pinned tables, and limits between
-tables. On a mix of planes a rank takes no less than the seconds of its pieces, so those of some ranks add up to at most
-their number times the step (docs/bounds.md).
+The constraints are read from the problem: the ranks that are open to each table, pinned tables, and limits between
+tables. By a mix of planes, a rank takes at least the seconds of its pieces. So the pieces of some ranks add up to at
+most the number of these ranks times the step (docs/bounds.md).
 
 Legend: T tables, W ranks, G fusion groups, C different numbers of ranks that a piece covers.
 """
@@ -20,7 +20,7 @@ from recsmith.plans.proofs import PlacesProof, RanksProof
 
 
 def ranks_seconds(statement: Statement, plans: Plans, proof: RanksProof) -> Fraction:
-    """Seconds that no plan of a part takes less than, by what some ranks carry.
+    """Lower bound in seconds on all plans of a part, by the tables that only some ranks may hold.
 
     Raises:
         CorruptFile: there are no such ranks.
@@ -40,7 +40,7 @@ def ranks_seconds(statement: Statement, plans: Plans, proof: RanksProof) -> Frac
 
 
 def _pinned_seconds(statement: Statement, plans: Plans, seconds: Floats, mine: Bools) -> Fraction:
-    """Seconds of some ranks (W,) for pinned tables and the groups in use: openings, and what every rank shares."""
+    """Seconds of some ranks (`mine`, (W,)) for pinned tables, openings of groups, and the shared costs of groups."""
     evaluator, problem, total = statement.evaluator, statement.problem, Fraction(0)
     held: Bools = np.zeros((statement.world, evaluator.groups), dtype=bool)
     held[:, plans.paid & statement.worldwide] = True
@@ -58,10 +58,10 @@ def _pinned_seconds(statement: Statement, plans: Plans, seconds: Floats, mine: B
 
 
 def places_seconds(statement: Statement, plans: Plans, proof: PlacesProof) -> Fraction:
-    """Seconds that no plan of a part takes less than, by how many places some tables have.
+    """Lower bound in seconds on all plans of a part, by a constraint on the number of places of some tables.
 
     Raises:
-        CorruptFile: there is no such constraint, or it counts nothing.
+        CorruptFile: there is no such constraint, or it does not count places.
     """
     legality = statement.problem.legality
     group = legality.groups[proof.constraint] if 0 <= proof.constraint < len(legality.groups) else None
@@ -82,7 +82,7 @@ def places_seconds(statement: Statement, plans: Plans, proof: PlacesProof) -> Fr
 
 
 def _places(seconds: Floats, taken: Ints, most: float) -> int:
-    """Places that tables need at least which take seconds (T, C) on all ranks, at most so many on each place."""
+    """Least number of places for tables with these seconds (T, C) on all ranks, if a place has room for `most`."""
     needed = at_most(seconds / most, 3) * (1 - EQUAL)
     ways = [[(each, places) for each, places in zip(row, taken.tolist(), strict=True) if each < np.inf]
             for row in needed.tolist()]  # fmt: skip
@@ -90,12 +90,12 @@ def _places(seconds: Floats, taken: Ints, most: float) -> int:
 
 
 def _seconds(statement: Statement, mix: Floats) -> Floats:
-    """Seconds (N,) of pieces in all phases on each rank that they cover, by a mix of planes (G, J), at least."""
+    """Lower bounds (N,) on the seconds of pieces in all phases, per rank they cover, by a mix of planes (G, J)."""
     return np.where(statement.fits, products(statement.mixed_whole.T, mix[statement.group].T), np.inf)
 
 
 def _least(statement: Statement, plans: Plans, mix: Floats, seconds: Floats) -> tuple[Floats, Ints]:
-    """(least seconds (T, C) of tables over the world's ranks, by the ranks that their pieces cover (C,))."""
+    """Least seconds (T, C) of tables, as a mean over all ranks, by coverage; and the numbers of ranks covered (C,)."""
     coverage, number = np.unique(statement.problem.modes.coverage, return_inverse=True)
     column = statement.evaluator.group * len(coverage) + number
     column_count = statement.evaluator.groups * len(coverage)
@@ -107,5 +107,5 @@ def _least(statement: Statement, plans: Plans, mix: Floats, seconds: Floats) -> 
 
 
 def _sum(seconds: Floats) -> Fraction:
-    """No more than the sum of seconds (n,)."""
+    """A lower bound on the sum of seconds (n,)."""
     return Fraction(float(np.nextafter(fsum(seconds.tolist()), -np.inf)))

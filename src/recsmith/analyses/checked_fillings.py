@@ -1,10 +1,9 @@
-"""What the large pieces that one rank can hold are worth at most, by every filling of a rank: a part of checking.py.
+"""Upper bound on the worth of the large pieces on a rank, over all fillings of a rank; a part of checking.py.
 
-A proof may say of some large pieces that they are worth seconds beyond their own. Whatever a rank of the part holds
-stays within its limits: the longest first phase by every plane, the longest later phases, and the memory of the rank
-that has most. So the pieces of a rank are worth no more than the best filling of these limits, which is sought here
-(docs/bounds.md). Parts of limits are whole numbers, rounded down, and worths are rounded up, so sums of them are exact,
-and no rounding makes a filling worth less.
+A proof may give some large pieces a worth in addition to their seconds. The pieces of a rank keep within its limits:
+the longest first phase by every plane, the longest later phases, and the memory of the largest rank. So they are worth
+no more than the best filling of these limits, which is searched for here (docs/bounds.md). Parts of limits are whole
+numbers, rounded down, and worths are rounded up. So sums of them are exact, and no rounding lowers a filling's worth.
 
 Legend: N pieces, L large pieces, J planes, R limits.
 """
@@ -20,20 +19,20 @@ from recsmith.analyses.checked_statement import EQUAL, Statement, at_most
 from recsmith.errors import CorruptFile
 from recsmith.plans.proofs import LargePiece, LeafProof
 
-WHOLE = 2**40  # parts of a limit, and of the dearest piece's worth
-LEAST = WHOLE // 1000  # of the limit that a piece takes most of: smaller pieces are not large, and are worth nothing
-MOST_TRIED = 100_000  # fillings that are looked at, in a third of a second; what is left counts by what it might be
-ABOVE = 1 + 2.0**-30  # times what fillings might be worth: more than roundings take
+WHOLE = 2**40  # number of units into which each limit, and the largest worth of a piece, is divided
+LEAST = WHOLE // 1000  # least units of its tightest limit that a large piece takes; smaller pieces are worth nothing
+MOST_TRIED = 100_000  # most fillings that are tried, in a third of a second; the rest counts by an upper bound
+ABOVE = 1 + 2.0**-30  # factor on upper bounds of fillings: more than roundings take off
 
 
 def filling_prices(statement: Statement, plans: Plans, proof: LeafProof) -> tuple[Floats, Fraction]:
-    """(what pieces (N,) are worth beyond their seconds, what those of a rank add up to at most).
+    """Worth (N,) of pieces in addition to their seconds, and an upper bound on the sum of these on a rank.
 
-    A piece that takes no less than a large one of every limit that binds these is worth as much: a rank that holds it
-    could hold the large one in its place.
+    A piece that takes at least as much as a large piece of every binding limit is worth as much as that one: a rank
+    that holds it could hold the large piece in its place.
 
     Raises:
-        CorruptFile: there is no such piece.
+        CorruptFile: a large piece of the proof does not exist.
     """
     held = np.array([_number_of(statement, piece) for piece in proof.large], dtype=np.int64)
     parts, worth = _parts(statement, plans), np.array([piece.worth for piece in proof.large])
@@ -53,7 +52,7 @@ def filling_prices(statement: Statement, plans: Plans, proof: LeafProof) -> tupl
 
 
 def _that_bind(parts: Ints) -> list[int]:
-    """Limits among parts (L, R) but for those of which large pieces take no more than of another, which binds first."""
+    """Limits of parts (L, R) that can bind: a limit is dropped if no piece takes more of it than of another one."""
     kept: list[int] = []
     for one in range(parts.shape[1]):
         others = (*kept, *range(one + 1, parts.shape[1]))
@@ -63,7 +62,7 @@ def _that_bind(parts: Ints) -> list[int]:
 
 
 def _number_of(statement: Statement, piece: LargePiece) -> int:
-    """The number of a piece among those of the statement."""
+    """The index of a large piece among the statement's pieces."""
     found = np.flatnonzero(statement.local & (statement.mode == piece.mode) & (statement.width == piece.width))
     if not len(found):
         raise CorruptFile(
@@ -74,9 +73,9 @@ def _number_of(statement: Statement, piece: LargePiece) -> int:
 
 
 def _parts(statement: Statement, plans: Plans) -> Ints:
-    """Parts (N, R) that pieces take of each limit of a rank, rounded down; more than WHOLE where one has no room.
+    """Units (N, R) that pieces take of each limit of a rank, rounded down; above WHOLE if a piece exceeds the limit.
 
-    Of a piece on a host no bytes count: not all of its ranks hold as many.
+    Bytes of pieces that cover a host are not counted, because not all of its ranks hold equally many.
     """
     single = np.where(statement.coverage == 1, statement.bytes, 0.0)
     takes = np.column_stack([statement.ready, statement.rest, single])
@@ -88,10 +87,10 @@ def _parts(statement: Statement, plans: Plans) -> Ints:
 
 
 def most_worth(parts: list[list[int]], worths: list[int]) -> int:
-    """What a filling is worth at most, of any number of each piece; parts (L, R): that they take of limits.
+    """Upper bound on the worth of a filling with any number of each piece; parts (L, R): units they take of limits.
 
-    It is found by branch and bound: how often a rank holds the first piece, then the second, and so on. After
-    MOST_TRIED fillings the others count by what they might be worth, so it is never too little.
+    Branch and bound decides how often a rank holds the first piece, then the second, and so on. After MOST_TRIED
+    fillings the remaining ones count by their upper bounds, so the result is never too low.
     """
     order = sorted(range(len(parts)), key=lambda piece: -worths[piece] / max(parts[piece]))
     parts, worths = [parts[piece] for piece in order], [worths[piece] for piece in order]
@@ -121,12 +120,12 @@ def most_worth(parts: list[list[int]], worths: list[int]) -> int:
 
 
 def _times(own: list[int], room: list[int]) -> int:
-    """How often a piece fits into what is left of the limits."""
+    """How often a piece fits into the room that is left of the limits."""
     return min(left // each for each, left in zip(own, room, strict=True) if each)
 
 
 def _ratios(parts: list[list[int]], worths: list[int]) -> list[dict[int, float]]:
-    """What a part of each limit is worth at most to a piece and all after it, where each of them takes some of it."""
+    """For each piece the highest worth per unit of a limit, of it and all later pieces; only of limits that all use."""
     found: list[dict[int, float]] = []
     for own, worth in zip(reversed(parts), reversed(worths), strict=True):
         after = found[-1] if found else dict.fromkeys(range(len(own)), 0.0)

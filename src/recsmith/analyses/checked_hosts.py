@@ -1,10 +1,10 @@
-"""What a certificate proves where two hosts are told apart, by how long pieces cover each; a part of checking.py.
+"""Bounds for clusters of two hosts, split by the seconds in which pieces cover each host; a part of checking.py.
 
-Of the plans of a part only those matter whose first host is covered for less time than the second: hosts are alike, so
-that is a matter of their names. `covered` seconds of a host are those that all pieces which cover it take of each of
-its ranks in the first phase, by one mix of planes. So much of `ready` is left there for pieces of single ranks, and as
-these are of other groups, less an opening (docs/bounds.md). What pieces take by the mix stands here for itself: it is
-rounded down once, and what it says of any plan is no more than the plan's own seconds.
+`covered` seconds of a host are the seconds that all pieces which cover the whole host take on each of its ranks in the
+first phase, by one mix of planes. Hosts are alike, so it suffices to consider plans whose first host is covered for no
+longer than the second. On a host, only `ready` less the covered seconds is left for pieces of single ranks; as these
+belong to other groups, an opening is subtracted, too (docs/bounds.md). Seconds by the mix are rounded down once, so for
+any plan they are no more than the plan's own seconds.
 
 Legend: N pieces, T tables, G fusion groups, J planes.
 """
@@ -29,15 +29,15 @@ from recsmith.errors import CorruptFile
 from recsmith.plans.proofs import HostsProof, HostWorth, LeafProof, ProofPart, Shares
 
 HOSTS = 2
-MOST_TIMES = Fraction(1_000)  # that seconds of pieces of ranks count: any number from 1 to the right one is valid
-SLACK = 2.0**-32  # of the price of a piece on a host, which may be below 0: far more than all roundings add to it
+MOST_TIMES = Fraction(1_000)  # largest factor on seconds of single-rank pieces; any from 1 to the exact one is valid
+SLACK = 2.0**-32  # relative deduction from a piece's price on a host, which may be below 0: far above all roundings
 
 
 def told_apart(statement: Statement, shares: tuple[Shares, ...]) -> Floats:
     """The mix of planes (G, J) by which two hosts are told apart.
 
     Raises:
-        CorruptFile: hosts are not two and alike, or pieces of a host and of a rank may be of one group.
+        CorruptFile: there are not two equal hosts, or a group may hold both pieces of hosts and of single ranks.
     """
     problem, cluster, local = statement.problem, statement.problem.cluster, statement.local
     ranks, hosts = (_covering(statement, size) for size in (1, cluster.local_world_size))
@@ -58,12 +58,12 @@ def told_apart(statement: Statement, shares: tuple[Shares, ...]) -> Floats:
 
 
 def _covering(statement: Statement, size: int) -> Bools:
-    """Pieces (N,) that do not span the world and cover so many ranks."""
+    """Which pieces (N,) cover exactly `size` ranks and do not span the world."""
     return statement.local & (statement.coverage == size)
 
 
 def all_of(one: Plans, other: Plans) -> Plans:
-    """A part that holds the plans of both."""
+    """A part that holds the plans of both parts."""
     (low, high), (other_low, other_high) = one.hosts, other.hosts
     return Plans(
         _hull(one.ready, other.ready), _hull(one.rest, other.rest), one.open | other.open, one.paid & other.paid,
@@ -76,7 +76,7 @@ def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, 
 
 
 def host_halves(plans: Plans, part: ProofPart, mix: Floats | None) -> tuple[Plans, Plans]:
-    """Both halves of a split by how long pieces cover a host.
+    """The halves of a split by the covered seconds of a host.
 
     Raises:
         CorruptFile: hosts are not told apart, there is no such host, or the split is outside of its range.
@@ -92,7 +92,7 @@ def host_halves(plans: Plans, part: ProofPart, mix: Floats | None) -> tuple[Plan
 
 
 def host_seconds(statement: Statement, plans: Plans, proof: HostsProof, mix: Floats | None) -> Fraction:
-    """Seconds that no plan of a part takes less than, by what seconds are worth on each of two hosts.
+    """Lower bound in seconds on all plans of a part, by separate multipliers for each of two hosts.
 
     Raises:
         CorruptFile: hosts are not told apart, or there is no such plane.
@@ -121,7 +121,7 @@ def host_seconds(statement: Statement, plans: Plans, proof: HostsProof, mix: Flo
 
 
 def _ranges(plans: Plans) -> list[tuple[float, float]]:
-    """Ranges of what covers both hosts: no more than `ready`, and of the first host no more than of the second."""
+    """Ranges of the covered seconds of both hosts, tightened: at most `ready`, and first host <= second host."""
     (low, high), (other_low, other_high) = plans.hosts
     other_high = min(other_high, plans.ready[1])
     return [(low, min(high, other_high)), (max(low, other_low), other_high)]
@@ -131,11 +131,12 @@ def _on_host(
     statement: Statement, plans: Plans, worth: HostWorth, covered: tuple[float, float], took: tuple[Floats, Floats],
     more: Fraction,
 ) -> Floats:  # fmt: skip
-    """The price (N,) of pieces on each rank that they cover of a host; infinite where they may not be on it.
+    """Prices (N,) of pieces on each rank of a host that they cover; infinite for pieces that may not be on it.
 
-    Where the host is covered at all, a rank that holds a piece of its own opens two groups. Of `ready` less what covers
-    the host, at most `room`, its own pieces have the rest but for an opening; so their seconds may count as many times
-    as the whole room is of that. took: seconds by the mix, and those by which it is decided which pieces are big.
+    If the host is covered by any piece, a rank with single-rank pieces opens two groups. `room` is at most `ready` less
+    the covered seconds, and its single-rank pieces have `room` less an opening. So their seconds may be multiplied by
+    room / (room - opening). took: seconds by the mix, and the seconds that decide which pieces are big. more: worth of
+    whole width steps on a rank.
     """
     (least, most), (seconds, own), single = covered, took, _covering(statement, 1)
     room = Fraction(plans.ready[1]) - Fraction(least)

@@ -1,9 +1,9 @@
-"""What pieces cost by levels of how full their group is: planes beyond the cost model's, a part of checking.py.
+"""Seconds of pieces by levels of their group's load: planes in addition to the cost model's; a part of checking.py.
 
-Under heads whose shares rise with what a group holds, a group is told apart by levels: between which sums some of its
-terms lie. At a level a piece bears the shares of its lower ends at least, and pays for a part of the launch, the part
-of the level that it fills; its price is the least of all levels that it does not exceed. What a group holds costs no
-more by these prices than its head, less the part of the launch that they leave out (docs/bounds.md).
+These apply to heads whose shares rise with a group's load. A level gives ranges for the sums of some terms of a group.
+At a level, a piece bears at least the shares at the ranges' lower ends, and pays a part of the launch in proportion to
+the part of the level that it fills. Its price is the least over all levels that it does not exceed. By these prices,
+the pieces of a group cost no more than its head, less the part of the launch that is not included (docs/bounds.md).
 
 Legend: N pieces, U rows of different terms, G fusion groups, J planes, P planes by levels, k work terms.
 """
@@ -23,14 +23,14 @@ from recsmith.costs.protocol import RisesBeside
 from recsmith.errors import CorruptFile
 from recsmith.plans.proofs import LevelPlane, LevelsProof, Shares
 
-SHRUNK = 1 - 2.0**-45  # times shares: more than the search's own rounding added to them
+SHRUNK = 1 - 2.0**-45  # factor on shares: removes more than the search's own rounding added
 
 
 def levels_of(statement: Statement, proof: LevelsProof, most: float) -> LevelSeconds:
-    """The planes by levels of a certificate. most: seconds that no rank takes in the first phase beyond a launch.
+    """The planes by levels of a certificate. most: upper bound on a rank's seconds in the first phase after a launch.
 
     Raises:
-        CorruptFile: the cost model has no such levels, or shares of one add up to more than 1.
+        CorruptFile: the cost model has no such levels, or the shares of a level add up to more than 1.
     """
     evaluator, terms = statement.evaluator, statement.terms.shape[1]
     kinds = np.array(proof.kinds, dtype=np.int64)
@@ -54,7 +54,7 @@ def levels_of(statement: Statement, proof: LevelsProof, most: float) -> LevelSec
 
 
 def taken_seconds(statement: Statement, plans: Plans, mix: Floats) -> Fraction:
-    """By how much the seconds of a rank's pieces may exceed `ready` by a mix of planes (G, J + P), at most."""
+    """The most by which the seconds of a rank's pieces, by a mix of planes (G, J + P), may exceed `ready`."""
     planes, levels = statement.ready.shape[1], statement.levels
     groups = np.flatnonzero(np.logical_or.reduce(plans.open, axis=0) & ~statement.worldwide).tolist()
     parts = [
@@ -67,9 +67,9 @@ def taken_seconds(statement: Statement, plans: Plans, mix: Floats) -> Fraction:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Pieces (N,): their groups and kinds, the columns that each is of its table, over how many tables are of its kind.
+    """Pieces (N,): their groups, kinds of tables, and columns as a fraction of the table's / number of alike tables.
 
-    terms (U, k): different rows of terms; row (N,): the number of each.
+    terms (U, k): distinct rows of work terms. row (N,): each piece's row of terms.
     """
 
     group: Ints
@@ -80,7 +80,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, statement: Statement, kinds: Ints, mine: Ints) -> "_Pieces":
-        """Some pieces of a statement."""
+        """The pieces `mine` of a statement."""
         terms, row = np.unique(statement.terms[mine], axis=0, return_inverse=True)
         table = statement.table[mine]
         columns = statement.width[mine] / statement.problem.demand.dim[table]
@@ -90,14 +90,14 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Level:
-    """What a group holds at least and at most of each term (k,), and the terms that are cut."""
+    """The least and the most of a group's sum of each term (k,), and the terms that are cut into ranges."""
 
     least: Floats
     most: Floats
     cut: tuple[int, ...]
 
     def priced(self, statement: Statement, pieces: _Pieces, most: float) -> tuple[Bools, Floats]:
-        """(pieces (N,) that a group of this level can hold, what these cost by each plane, and for what they fill)."""
+        """Which pieces (N,) a group of this level can hold; their seconds by each plane, and by what they fill."""
         assert isinstance(statement.evaluator, RisesBeside)
         launch = statement.opening
         risen = statement.evaluator.at_least(pieces.terms, self.least)
@@ -113,7 +113,7 @@ class _Level:
 
 
 def _levels(proof: LevelsProof, terms: int) -> Iterator[_Level]:
-    """All levels, the ranges of the last term first: together they hold all sums."""
+    """All levels, with the last term's ranges varying fastest; together they contain all possible sums."""
     ranges = [list(pairwise((0.0, *ends, np.inf))) for ends in proof.ends]
     for chosen in product(*ranges):
         least, most = np.zeros(terms), np.full(terms, np.inf)
@@ -123,7 +123,7 @@ def _levels(proof: LevelsProof, terms: int) -> Iterator[_Level]:
 
 
 def _by_level(statement: Statement, pieces: _Pieces, plane: LevelPlane, number: int, parts: Floats) -> Floats:
-    """What pieces (N,) cost at a level by a plane."""
+    """Seconds (N,) of pieces at a level by a plane."""
     if len(plane.shares) != statement.evaluator.groups:
         raise CorruptFile("levels of the certificate are of other groups; write it anew")
     planes, price = len(statement.evaluator.planes), np.zeros(len(pieces.row))
@@ -140,7 +140,7 @@ def _by_level(statement: Statement, pieces: _Pieces, plane: LevelPlane, number: 
 
 
 def _shares(shares: Shares, planes: int, parts: int, kinds: int) -> tuple[Shares, Shares, Shares]:
-    """(shares of planes, of fills by seconds and by terms, of fills by kinds of tables), each sum at most 1."""
+    """Shares of planes, of fills by seconds and terms, and of fills by kinds of tables; each sum is at most 1."""
     own, fills = shares[:planes], shares[planes:]
     if len(shares) < parts + kinds or any(fsum(each) > 1 + 2.0**-46 for each in (own, fills)):
         raise CorruptFile("shares of a level in the certificate are of something else, or add up to more than 1")

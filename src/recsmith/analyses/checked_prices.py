@@ -1,4 +1,4 @@
-"""What pieces and tables cost at least by multipliers: a part of checking.py.
+"""Least prices of pieces and tables under the multipliers of a proof; a part of checking.py.
 
 Legend: N pieces, T tables, G fusion groups, J planes, P planes by levels, n width steps, m modes.
 """
@@ -15,53 +15,54 @@ from recsmith.errors import CorruptFile
 from recsmith.plans.proofs import LeafProof, ShareWorth, StepWorth
 from recsmith.problems import NO_PIECE
 
-ANY = ((0.0, float("inf")), (0.0, float("inf")))  # seconds of both hosts, where they are not told apart
-SHARES = (0.0, 0.5, 1.0, 3.0)  # times `rest` in the price of what could stand beside a big piece; any are valid
-STEP, STEPS = 1 + 1e-9, 1 + Fraction(4, 10**9)  # times the whole steps of a piece, and of a rank: more than roundings
-SHRUNK = 1 - 1e-9  # times shares of a rank: far more than their roundings, so no rounding takes one over a step
+ANY = ((0.0, float("inf")), (0.0, float("inf")))  # ranges of seconds of both hosts if they are not told apart
+SHARES = (0.0, 0.5, 1.0, 3.0)  # factors on `rest` in the price of the room left by a big piece; any value is valid
+STEP, STEPS = 1 + 1e-9, 1 + Fraction(4, 10**9)  # factors on whole steps of a piece, of a rank: more than roundings
+SHRUNK = 1 - 1e-9  # factor on shares of a rank: far more than roundings, so that none lifts a share over a step
 
 
 @dataclass(frozen=True)
 class Plans:
-    """A part of all plans: ranges of the slowest rank's seconds, groups that tables may use, and that are used.
+    """A part of the set of all plans.
 
-    hosts: ranges of what pieces that cover a host take, of the one of two hosts where that is less, and of the other.
+    ready, rest: ranges of the slowest rank's seconds in the first phase and in the later ones. hosts: ranges of the
+    seconds of pieces that cover a whole host, for the host where these are fewer, and for the other host.
     """
 
     ready: tuple[float, float]
     rest: tuple[float, float]
-    open: Bools  # (T, G)
-    paid: Bools  # (G,)
+    open: Bools  # (T, G) groups that tables may use
+    paid: Bools  # (G,) groups that are certainly used
     hosts: tuple[tuple[float, float], tuple[float, float]] = ANY
 
 
 def mix_of(statement: Statement, shares_of: Sequence[Sequence[float]], plane: int = 0) -> Floats:
-    """The shares of planes (G, J) of a leaf, which add up to at most 1.
+    """The shares of planes (G, J + P) of a leaf; those of a group add up to at most 1.
 
     Raises:
-        CorruptFile: they do not, or are of something else.
+        CorruptFile: they add up to more, or are for other groups or planes.
     """
     mix = np.array(shares_of, dtype=np.float64)
     planes = statement.ready.shape[1]
     if mix.shape != (statement.evaluator.groups, planes + len(statement.levels.paid)) or not 0 <= plane < planes:
         raise CorruptFile("a proof of the certificate is of other groups or planes; write it anew")
     if any(sum(map(Fraction, shares)) > 1 for shares in shares_of):
-        mix = mix * (1 - 2.0**-50)  # what the search's own rounding added
+        mix = mix * (1 - 2.0**-50)  # removes the search's own rounding error
         if any(sum(map(Fraction, shares)) > 1 for shares in mix.tolist()):
             raise CorruptFile("shares of planes in the certificate add up to more than 1; write it anew")
     return mix
 
 
 def plain_prices(statement: Statement, proof: LeafProof, mix: Floats) -> tuple[Floats, Floats]:
-    """What the seconds of pieces (N,) are worth in the first phase and in the later ones, on each rank they cover."""
+    """Worth (N,) of the seconds of pieces in the first phase, and in the later ones, on each rank that they cover."""
     worth = at_most(proof.ready * mix, 1)[statement.group]
     return products(statement.mixed.T, worth.T), at_most(proof.rest * statement.rest, 1)
 
 
 def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floats, more: Fraction) -> Floats:
-    """The price (N,) of pieces that do not span the world, on each rank that they cover; infinite for none of `plans`.
+    """Prices (N,) of pieces that do not span the world, per rank they cover; infinite for pieces that no plan has.
 
-    On every rank prices add up to at most ready multiplier * ready + rest multiplier * rest + more.
+    On every rank, prices add up to at most ready multiplier * ready + rest multiplier * rest + more.
     """
     first, last = plain_prices(statement, proof, mix)
     if proof.shares:
@@ -71,7 +72,7 @@ def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floa
 
 
 def allowed_pieces(statement: Statement, plans: Plans) -> Bools:
-    """Which pieces (N,) plans may have: those that alone stay within the longest phases, and fit a device."""
+    """Which pieces (N,) plans may have: alone they keep within the longest phases and fit on a device."""
     return statement.fits & (statement.alone <= plans.ready[1] * (1 + EQUAL)) & (
         statement.alone_rest <= plans.rest[1] * (1 + EQUAL)
     )  # fmt: skip
@@ -81,15 +82,15 @@ def charged_prices(
     statement: Statement, plans: Plans, proof: LeafProof, prices: tuple[Floats, Floats, Floats], allowed: Bools,
     more: Fraction,
 ) -> Floats:  # fmt: skip
-    """The price (N,) of pieces by what they are worth in the first phase and in the later ones, and whole steps there.
+    """Prices (N,) of pieces, from their worth in both kinds of phases and of whole width steps in the later ones.
 
-    So that a big piece, of more than half of the longest `ready`, pays for what nothing beside it can use, it is priced
-    by what is left. It is infinite for pieces that are not allowed. prices: the worth in both; and own seconds, of
-    which those of a rank add up to at most `ready`.
+    A big piece takes more than half of the longest `ready`. It also pays for the time that no other piece on its rank
+    can use. The price is infinite for pieces that are not allowed. prices: worth (N,) in the first phase, worth (N,) in
+    the later ones, and seconds (N,) of pieces, which add up to at most `ready` on a rank.
     """
     high, later_worth = plans.ready[1], Fraction(proof.rest) + (Fraction(proof.steps.worth) if proof.steps else 0)
     first, last, own = prices
-    later = last  # what the later phases are worth at most
+    later = last  # the most that the later phases are worth
     if proof.steps is not None:
         later = at_most(last + at_most(proof.steps.worth * statement.rest, 1), 1)
         last = at_most(last + step_prices(statement, proof.steps), 1)
@@ -102,7 +103,7 @@ def charged_prices(
             kept, all_ = share * later, first + last
             worth = at_least((all_ - kept + at_least(all_ + kept, 3) * 4 * ROUNDING)[beside] / own[beside], 3)
             fill, rest = float(worth.max(initial=0.0)), Fraction(proof.rest) - Fraction(share) * later_worth
-            for each in {fill, max(fill, proof.ready)}:  # any number that is as high is valid
+            for each in {fill, max(fill, proof.ready)}:  # any number >= fill is valid
                 unused = min((Fraction(proof.ready) - Fraction(each)) * Fraction(end) for end in plans.ready)
                 unused += min(rest * Fraction(end) for end in plans.rest) + more
                 alone = double_below(unused) + at_most(each * own[big] + kept[big], 3)
@@ -111,27 +112,27 @@ def charged_prices(
 
 
 def step_seconds(plans: Plans, steps: StepWorth) -> Fraction:
-    """Seconds that the whole steps of width on a rank are worth at most: those of the longest later phases."""
+    """Upper bound on the worth, in seconds, of the whole width steps on a rank: as many as the longest `rest` holds."""
     number = Fraction(plans.rest[1]) / Fraction(steps.seconds) * STEPS
     return Fraction(steps.worth) * Fraction(steps.seconds) * (number.numerator // number.denominator)
 
 
 def step_prices(statement: Statement, steps: StepWorth) -> Floats:
-    """What the whole steps of width in the later phases of pieces (N,) are worth."""
+    """Worth (N,) of the whole width steps of pieces in the later phases."""
     number: Floats = np.floor(statement.rest / steps.seconds * STEP)
     return at_most(steps.worth * (steps.seconds * number), 2)
 
 
 def share_seconds(plans: Plans, proof: LeafProof) -> Fraction:
-    """Seconds that the shares of a rank are worth which its pieces take, at most: all of the rank by each function."""
+    """Upper bound on the worth, in seconds, of the shares that pieces take of a rank: the whole rank per function."""
     return Fraction(plans.ready[1]) * sum(Fraction(each.worth) for each in proof.shares)
 
 
 def share_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floats) -> Floats:
-    """What the shares (N,) of a rank that pieces take of the longest `ready` are worth beyond their seconds.
+    """Worth (N,) of pieces' shares of a rank (of the longest `ready`) in addition to the worth of their seconds.
 
-    Shares on a rank add up to at most 1. They are made a billionth smaller, so that they add up to less by far more
-    than all roundings, and what a function makes of a rounded one is what it makes of one that is a little larger.
+    Shares on a rank add up to at most 1. They are made a billionth smaller, far more than all roundings. So their sum
+    is below 1, and a function of a rounded share is its value at a share that is slightly larger than the exact one.
     """
     seconds = products(statement.mixed.T, mix[statement.group].T)
     share = np.minimum(at_most(seconds * SHRUNK / plans.ready[1], 2), 1.0)
@@ -140,7 +141,7 @@ def share_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floa
 
 
 def share_value(function: ShareWorth, share: Floats) -> Floats:
-    """What shares (N,) of a rank are worth of one rank: where they add up to less than 1, so do these to at most 1."""
+    """A dual feasible function of shares (N,): if shares of a rank sum to less than 1, values sum to at most 1."""
     by = function.by
     if function.kind == "cutoff":
         return np.where(share > 1 - by, 1.0, np.where(share < by, 0.0, share))
@@ -154,10 +155,10 @@ def share_value(function: ShareWorth, share: Floats) -> Floats:
 def table_prices(
     statement: Statement, byte_price: float, mix: Floats, price: Floats, column: Ints | None = None
 ) -> Floats:  # fmt: skip
-    """The least price (T, G) of every table in every group, over the world's ranks; infinite where it has no place.
+    """The least price (T, G) of each table in each group, as a mean over all ranks; infinite if it has no place there.
 
-    price (N,): of pieces that do not span the world, on each rank that they cover. column: of each mode, in place of
-    its group.
+    byte_price: price of a byte. mix: shares of planes (G, J + P). price (N,): prices of pieces that do not span the
+    world, on each rank that they cover. column: the column of the result for each mode, in place of its group.
     """
     problem, modes = statement.problem, statement.problem.modes
     column, columns = (statement.evaluator.group, statement.evaluator.groups) if column is None else (
@@ -184,7 +185,7 @@ def table_prices(
 
 
 def covers(cost: Floats) -> Floats:
-    """The least (n + 1, m) that pieces cost which together have 0 to n width steps; cost (m, n): of one of 1 to n."""
+    """Least cost (n + 1, m) of sets of pieces with 0 to n width steps in total; cost (m, n): of a piece of 1 to n."""
     modes, steps = cost.shape
     one, best = np.ascontiguousarray(cost.T), np.zeros((steps + 1, modes))
     for filled in range(1, steps + 1):

@@ -1,9 +1,9 @@
-"""What a certificate proves of plans that split the columns of one table over single ranks: a part of checking.py.
+"""Bounds for plans that split the columns of one table over single ranks; a part of checking.py.
 
-A *spread* says how many columns of the table each rank holds. All spreads are listed anew, and the seconds of the first
-phase are cut into ranges. In each spread and range the ranks that hold columns take so much at least, and what is left
-of them for other tables bounds what multipliers let these cost there (docs/bounds.md). Every number below is at most,
-or at least, what it stands for, whichever makes less of the claim.
+A *spread* says how many columns of the table each rank holds. All spreads are listed again, and the seconds of the
+first phase are cut into ranges. For each spread and range there is a least time for ranks that hold columns. The time
+that is left on them for other tables limits the prices of these tables there (docs/bounds.md). Every number is rounded
+in the direction that weakens the claim.
 
 Legend: n width steps of the table, m ranks that hold some, J planes, N pieces, R ranges, S spreads, c cells: a spread
 in a range.
@@ -25,12 +25,12 @@ from recsmith.errors import CorruptFile
 from recsmith.plans.proofs import LeafProof, SpreadProof
 
 MOST_SPREADS = 20_000
-MOST_OPTIONAL = 4  # groups that plans may do without, of which all sets are told apart
-SLACK = 2.0**-40  # of the numbers that a cell's value is the sum of: more than 4,000 roundings take
+MOST_OPTIONAL = 4  # most groups that plans may leave unused for which all subsets are tried
+SLACK = 2.0**-40  # relative to the sum of a cell's numbers: more than 4,000 roundings take off
 
 
 def split_groups(statement: Statement, table: int) -> Bools:
-    """Groups (G,) in which a table is split at will into pieces on single ranks, and placed in no other way."""
+    """Groups (G,) in which a table can only be split into pieces of any width on single ranks."""
     modes = statement.problem.modes
     split: Bools = np.zeros(statement.evaluator.groups, dtype=bool)
     mine = np.flatnonzero(modes.table == table)
@@ -41,9 +41,9 @@ def split_groups(statement: Statement, table: int) -> Bools:
 
 
 def spread_seconds(statement: Statement, plans: Plans, spreads: SpreadProof, most: float, enough: float) -> Fraction:
-    """Seconds that no plan of a part takes less than, which splits the columns of a table.
+    """Lower bound in seconds on all plans of a part, which all split the columns of a table over single ranks.
 
-    most: plans that take more do not matter. enough: proofs are asked only until they prove that much, unless it is 0.
+    most: seconds above which plans do not matter. enough: seconds at which no further proofs are tried; 0 for `most`.
 
     Raises:
         CorruptFile: the part also has other plans, or has too many spreads to list.
@@ -64,11 +64,12 @@ def spread_seconds(statement: Statement, plans: Plans, spreads: SpreadProof, mos
 
 @dataclass(frozen=True)
 class _Held:
-    """The table in one mode, by how many width steps of it a rank holds (n + 1,).
+    """The table in one mode; arrays of (n + 1,) are by the number of its width steps on a rank.
 
-    ready, rest: seconds that they take of the rank at least. crowded: `ready` of a rank that holds them in several
-    pieces, or anything else beside. pieces, fits (n,): of one to n steps. others (N,): pieces of other tables. beside:
-    for one piece and for several, what they take by one plane (n + 1,), and others by it beside them (n + 1, N).
+    ready, rest: least seconds of these steps on the rank. crowded: `ready` of a rank that holds the steps in several
+    pieces, or also pieces of other tables. pieces, fits (n,): pieces of 1 to n steps, and whether each fits. others
+    (N,): pieces of other tables. beside: for one piece and for several, the steps' seconds by one plane (n + 1,), and
+    the seconds of the other pieces by that plane on the same rank (n + 1, N).
     """
 
     table: int
@@ -108,7 +109,7 @@ def _held(statement: Statement, plans: Plans, mode: int) -> _Held:
 
 
 def _beside_one(statement: Statement, own: slice, held: int, plane: int, others: Ints) -> Floats:
-    """Seconds (N,) by a plane of other pieces on a rank that holds one piece of so many steps, at least."""
+    """Lower bounds (N,), by a plane, on the seconds of other pieces on a rank that holds one piece of `held` steps."""
     seconds, evaluator = statement.ready[others, plane].copy(), statement.evaluator
     if held and isinstance(evaluator, RisesBeside):
         mine = np.flatnonzero(statement.group[others] == statement.group[own][0])
@@ -119,7 +120,7 @@ def _beside_one(statement: Statement, own: slice, held: int, plane: int, others:
 
 
 def _spreads(steps: int, allowed: Ints, ranks: int) -> Iterator[tuple[int, ...]]:
-    """All ways to spread so many width steps over ranks that hold an allowed number each, the largest first."""
+    """All spreads of `steps` width steps over ranks that hold an allowed number each, largest number first."""
 
     def rest_of(left: int, widest: int, ranks: int) -> Iterator[tuple[int, ...]]:
         if left == 0:
@@ -132,16 +133,17 @@ def _spreads(steps: int, allowed: Ints, ranks: int) -> Iterator[tuple[int, ...]]
 
 
 class _Cells:
-    """All spreads of a mode in all ranges of `ready`, and what is proved of each.
+    """All spreads of a mode in all ranges of `ready` (cells), and the bound that is proved of each cell.
 
-    held (c, m): steps on ranks. free (c,): ranks without any. range (c,): its number. beside (c, m): whether anything
-    else fits beside them. ready, rest: two (c,), the ends of what they can be. value (c,): seconds that are proved.
+    held (c, m): width steps on each rank. free (c,): number of ranks without any. range (c,): number of the range.
+    beside (c, m): whether the rank can hold several pieces. ready, rest: lower and upper ends (c,) of both times.
+    value (c,): seconds proved so far.
     """
 
     def __init__(self, statement: Statement, plans: Plans, mode: _Held, ends: tuple[float, ...], most: float) -> None:
         self.statement, self.plans, self.mode = statement, plans, mode
         certain = statement.certain(plans.paid | (np.arange(len(plans.paid)) == mode.group))
-        left = -double_below(certain - Fraction(most))  # of both phases, at most
+        left = -double_below(certain - Fraction(most))  # upper bound on ready + rest
         self.ends: Floats = np.array([*[end for end in ends if end < most], most])
         allowed = np.flatnonzero(at_most(mode.ready + mode.rest, 1) < left)
         spreads: list[tuple[int, ...]] = []
@@ -163,7 +165,7 @@ class _Cells:
         self.value: Floats = at_most(double_below(certain) + low + low_rest, 2)
 
     def proven(self, proofs: tuple[LeafProof, ...], enough: float) -> float:
-        """Seconds that the multipliers prove of all cells."""
+        """The least seconds over all cells, each raised by the multipliers of the proofs."""
         for proof in proofs:
             open_ = np.flatnonzero(self.value < enough)
             if len(open_):
@@ -171,10 +173,11 @@ class _Cells:
         return float(self.value.min(initial=np.finfo(np.float64).max))
 
     def _values(self, cells: Ints, proof: LeafProof) -> Floats:
-        """What multipliers prove of some cells (c,).
+        """Seconds (c,) that the multipliers of a proof give for some cells.
 
-        Ranks without the table have room for what their seconds are worth. Those that hold some have two limits: the
-        same less what is worth the table's own, and what the dearest piece that fits makes of the seconds left.
+        A rank without the table holds pieces worth at most its seconds. A rank with some of it has two such limits:
+        the worth of its seconds less that of the table's own, and the seconds left times the highest worth per second
+        of a piece that fits.
         """
         statement, mode = self.statement, self.mode
         mix = mix_of(statement, proof.mix, proof.plane)
@@ -199,7 +202,7 @@ class _Cells:
         return found
 
     def _selected(self, price: Floats) -> float:
-        """What groups and all other tables cost at least, by their prices (T, G)."""
+        """Lower bound on the cost of groups and of all other tables, by the tables' prices (T, G)."""
         statement, mode = self.statement, self.mode
         others = np.arange(len(price)) != mode.table
         least = np.where(self.plans.open, price, np.inf)[others]
@@ -210,7 +213,7 @@ class _Cells:
         sets = [some for count in counts for some in combinations(optional, count)] or [None]
 
         def seconds(some: tuple[int, ...] | None) -> Fraction:
-            """Of plans that use these groups, and none but them; of all where it is not said which."""
+            """Lower bound for plans that use exactly these optional groups; None for all plans."""
             mine: Bools = np.isin(np.arange(len(used)), [mode.group, *(some or ())])
             total = fsum((least if some is None else least[:, mine]).min(axis=1).tolist())
             certain = statement.certain(self.plans.paid | mine)
@@ -219,7 +222,7 @@ class _Cells:
         return max(double_below(min(map(seconds, sets)) * (1 - Fraction(1, 2**50))), 0.0)
 
     def _room(self, price: Floats, beside: tuple[Floats, Floats]) -> Floats:
-        """What pieces with these prices (N,) add up to at most (n + 1, R), beside steps, up to each range's end."""
+        """Upper bounds (n + 1, R) on the prices (N,) of other pieces on a rank with steps, up to each range's end."""
         taken, seconds = beside
         room = np.zeros((len(taken), len(self.ends)))
         for held in np.unique(self.held).tolist():

@@ -1,11 +1,11 @@
-"""What a certificate is about: pieces of every width, and what these take; the statement that checking.py starts from.
+"""The statement from which checking.py starts: pieces of every width, with their seconds and bytes.
 
-Given are which options every table has and how many bytes they take (`recsmith.problems`), and what the cost model says
-of single pieces, its supporting planes and latencies (`recsmith.costs`). Sums and products of numbers 0 or more are
-rounded to the nearest, and then made smaller by more than all roundings can have added. They are taken in one order, so
-that every machine finds the same.
+Its inputs are the options of every table and their bytes (`recsmith.problems`), and the cost model's terms of single
+pieces, supporting planes and latencies (`recsmith.costs`). Sums and products of numbers >= 0 are rounded to the
+nearest, and then lowered by more than all roundings can have added. They are computed in one order, so that every
+machine gets the same result.
 
-Legend: N pieces, P pieces of the problem, T tables, G fusion groups, J planes, F phases, k work terms, m modes.
+Legend: N pieces, P planes by levels, T tables, G fusion groups, J planes, F phases, k work terms, m modes.
 """
 
 from collections.abc import Iterable
@@ -19,28 +19,28 @@ from recsmith.costs import Evaluator
 from recsmith.errors import UsageError
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 
-EQUAL = 1e-9  # relative: what the cost model says of a piece in double precision, beside the same in real numbers
-NO_PLAN = Fraction(2) ** 1000  # seconds: what a part proves that no plan is in, because a table has no place there
-ROUNDING = 2.0**-52  # relative: more than a rounding to the nearest adds or takes
+EQUAL = 1e-9  # relative tolerance between the cost model's seconds in double precision and in real numbers
+NO_PLAN = Fraction(2) ** 1000  # seconds: the bound of a part that holds no plan, because a table has no place in it
+ROUNDING = 2.0**-52  # relative: more than the error of one rounding to the nearest
 
 
 def at_most(numbers: Floats, roundings: int) -> Floats:
-    """Numbers no higher than what these are after so many roundings: sums and products of numbers 0 or more."""
+    """Lower bounds on the exact values of numbers >= 0 that were computed with this many roundings."""
     return numbers * (1 - (roundings + 2) * ROUNDING)
 
 
 def at_least(numbers: Floats, roundings: int) -> Floats:
-    """Numbers no lower than what these are after so many roundings."""
+    """Upper bounds on the exact values of numbers >= 0 that were computed with this many roundings."""
     return numbers * (1 + (roundings + 2) * ROUNDING)
 
 
 def double_below(number: Fraction) -> float:
-    """A double that is no higher than a fraction."""
+    """A double no higher than a fraction."""
     return float(np.nextafter(float(number), -np.inf))
 
 
 def products(columns: Iterable[Floats], factors: Iterable[Floats | float]) -> Floats:
-    """Sums (N,) of products of columns (N,) with factors, 0 or more, no higher than they are."""
+    """Lower bounds (N,) on the sum of columns (N,) times factors; all numbers are >= 0."""
     total, roundings = None, 1
     for column, factor in zip(columns, factors, strict=True):
         total, roundings = column * factor if total is None else total + column * factor, roundings + 1
@@ -49,7 +49,7 @@ def products(columns: Iterable[Floats], factors: Iterable[Floats | float]) -> Fl
 
 
 def check_certifiable(evaluator: Evaluator) -> None:
-    """UsageError where a cost model gives no bound, or one whose proof has no certificate."""
+    """Raise UsageError if a cost model gives no bound, or one whose proof has no certificate."""
     if not evaluator.planes:
         raise UsageError("the cost model gives no bound, so there is nothing to certify; take --cost-model best")
     if evaluator.bends:
@@ -61,18 +61,19 @@ def check_certifiable(evaluator: Evaluator) -> None:
 
 @dataclass(frozen=True)
 class LevelSeconds:
-    """Planes by levels of how full groups are: seconds (N, P) of pieces; paid (P,): part of a launch that these pay."""
+    """Planes by levels of group load: seconds (N, P) of pieces; paid (P,): the part of a launch included in these."""
 
     seconds: Floats
     paid: tuple[float, ...]
 
 
 class Statement:
-    """What a certificate is about: pieces of every width that tables can be placed with, and what they take.
+    """Pieces of every width with which tables can be placed, with lower bounds on their seconds and bytes.
 
-    ready (N, J), rest (N,): seconds on each rank that a piece covers, by planes, in the first phase and in the later
-    ones; whole (N, J): in all. coverage (N,): ranks that it covers. bytes (N,): on all of them. local (N,): whether it
-    does not span the world. worldwide (G,): groups in which every piece does. levels: more planes, of none at first.
+    ready (N, J): seconds in the first phase on each rank that a piece covers, by plane. rest (N,): seconds in the later
+    phases. whole (N, J): seconds in all phases, by plane. coverage (N,): number of ranks that a piece covers. bytes
+    (N,): bytes on all of these ranks together. local (N,): whether a piece does not span the world. worldwide (G,):
+    groups in which every piece spans the world. levels: further planes by levels; none at first.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -86,11 +87,11 @@ class Statement:
         split = np.flatnonzero(self.at_will)
         split = split[np.argsort(steps[split], kind="stable")]
         counts = np.unique(steps[split]).tolist()
-        self.families = [(split[steps[split] == count], count) for count in counts]  # modes of as many width steps
+        self.families = [(split[steps[split] == count], count) for count in counts]  # by number of width steps
         every: list[Ints] = [
             WIDTH_STEP * np.tile(np.arange(1, count + 1, dtype=np.int64), len(mine)) for mine, count in self.families
         ]
-        self.first = sum(map(len, every))  # pieces of every width stand before those of the problem
+        self.first = sum(map(len, every))  # pieces of every width precede those of the problem
         ends = np.cumsum(steps[split]).tolist()
         self.of_mode = {
             mode: slice(end - int(steps[mode]), end) for mode, end in zip(split.tolist(), ends, strict=True)
@@ -128,21 +129,21 @@ class Statement:
 
     @staticmethod
     def seconds(terms: Floats, slopes: Floats) -> Floats:
-        """What terms (N, k) cost by the slopes (k,) of a plane at least."""
+        """Lower bounds (N,) on the seconds of terms (N, k) by the slopes (k,) of a plane."""
         return products(terms.T, slopes.tolist())
 
     @property
     def mixed(self) -> Floats:
-        """Seconds (N, J + P) in the first phase by all planes that are mixed."""
+        """Seconds (N, J + P) in the first phase, by all planes that a mix can use."""
         return np.hstack([self.ready, self.levels.seconds])
 
     @property
     def mixed_whole(self) -> Floats:
-        """The same in all phases, of pieces that span the world, which have no levels: there the first plane counts."""
+        """Seconds (N, J + P) in all phases. Pieces that span the world have no levels, so plane 0 counts for these."""
         return np.hstack([self.whole, np.repeat(self.whole[:, :1], len(self.levels.paid), axis=1)])
 
     def certain(self, paid: Bools) -> Fraction:
-        """Seconds that these groups cost the slowest rank at least, before any piece."""
+        """Lower bound on the seconds that these groups (G,) cost the slowest rank, without any piece."""
         everywhere = self.worldwide | (self.world == 1)
         total, opening = Fraction(0), Fraction(self.opening)
         for group in np.flatnonzero(paid).tolist():

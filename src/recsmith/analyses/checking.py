@@ -1,8 +1,8 @@
-"""Proves the bound of a certificate again, by code that shares nothing with the search that found it.
+"""Verifies the bound of a certificate, by code that shares nothing with the search that found it.
 
-From the statement on (checked_statement.py) every step of the proof (docs/bounds.md) is worked out anew: that the parts
-cover all plans, that what is left out is no loss, and what each leaf proves. Numbers of single pieces are rounded
-against the claim, and those of a leaf are fractions, so no rounding can make a claim true.
+Starting from the statement (checked_statement.py), every step of the proof (docs/bounds.md) is computed again: that the
+parts cover all plans, that excluded groups lose nothing, and what each leaf proves. Numbers of single pieces are
+rounded against the claim, and those of a leaf are fractions, so rounding cannot make a false claim true.
 """
 
 from dataclasses import replace
@@ -29,11 +29,11 @@ __all__ = ["check_certifiable", "proven_seconds"]
 
 
 def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
-    """Seconds that a certificate's tree proves: no plan of the evaluator's space takes fewer.
+    """The lower bound in seconds that a certificate's tree proves for all plans of the evaluator's space.
 
     Raises:
-        CorruptFile: a part is none of the tree, or what it leaves out may matter.
-        UsageError: the cost model has no planes, or some below zero.
+        CorruptFile: a part is missing, used twice or invalid, or an excluded group may hold a cheaper plan.
+        UsageError: the cost model has no planes, or planes below zero.
     """
     statement = Statement(evaluator)
     open_: Bools = np.ones((len(evaluator.problem.tables), evaluator.groups), dtype=bool)
@@ -47,7 +47,7 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
     nobody: Bools = np.zeros(evaluator.groups, dtype=bool)
     everything = Plans((0.0, tree.below), (0.0, tree.below if several else 0.0), open_, nobody)
     least, todo, seen = Fraction(tree.below), [(0, everything)], set[int]()
-    together = dict[int, Plans]()  # plans of parts that are proved as one, by its place
+    together = dict[int, Plans]()  # union of the parts that continue in one part, by that part's number
     while todo or together:
         if not todo:
             todo, together = list(together.items()), {}
@@ -76,7 +76,7 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
 
 
 def _halves(statement: Statement, plans: Plans, part: ProofPart) -> tuple[Plans, Plans]:
-    """Both halves of a split: every plan of the part is in one of them."""
+    """The halves of a split; every plan of the part is in one of them."""
     if part.split in ("ready", "rest"):
         low, high = getattr(plans, part.split)
         if not low <= part.at <= high:
@@ -95,10 +95,10 @@ def _halves(statement: Statement, plans: Plans, part: ProofPart) -> tuple[Plans,
 
 
 def leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fraction:
-    """Seconds that no plan of a part takes less than, by the multipliers of a leaf."""
+    """Lower bound in seconds on all plans of a part, by the multipliers of a leaf."""
     mix = mix_of(statement, proof.mix, proof.plane)
     taken = taken_seconds(statement, plans, mix)
-    if taken or plans.ready[1] <= 0:  # shares are of seconds that do not exceed `ready`
+    if taken or plans.ready[1] <= 0:  # shares of a rank are only valid for seconds that do not exceed `ready`
         proof = replace(proof, shares=())
     filled = Fraction(proof.ready) * taken + share_seconds(plans, proof)
     filled += step_seconds(plans, proof.steps) if proof.steps is not None else 0
@@ -119,7 +119,7 @@ def leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fracti
 
 
 def _check_closed(statement: Statement, group: int, other: int, closed: set[int]) -> None:
-    """CorruptFile unless whatever a group can hold another one holds at no higher cost, and is open itself."""
+    """Raise CorruptFile unless `other`, which is not closed, holds all that `group` can hold at no higher cost."""
     evaluator, problem = statement.evaluator, statement.problem
     modes, options = problem.modes, problem.options
     where = f"group {group} is left out of the certificate for group {other}"
@@ -130,7 +130,7 @@ def _check_closed(statement: Statement, group: int, other: int, closed: set[int]
     keys = list(zip(modes.table.tolist(), modes.kernel.tolist(), modes.load_factor.tolist(), strict=True))
     into = {key: mode for mode, key in enumerate(keys) if evaluator.group[mode] == other}
     shapes = _shapes(statement, other)
-    held: set[tuple[int, int, int]] = set()  # (mode, the other one, columns) of pieces that change groups
+    held: set[tuple[int, int, int]] = set()  # (mode, mode in the other group, columns) of pieces that change groups
     for option in np.flatnonzero(evaluator.group[options.mode] == group).tolist():
         mine = int(options.mode[option])
         theirs, shape = into.get(keys[mine]), _shape(statement, option)
@@ -146,21 +146,21 @@ def _check_closed(statement: Statement, group: int, other: int, closed: set[int]
 
 
 def _shape(statement: Statement, option: int) -> tuple[tuple[int, int], ...]:
-    """(columns, how many) of the pieces of an option."""
+    """The pieces of an option, as pairs (columns, count)."""
     problem, options = statement.problem, statement.problem.options
     pairs = zip(options.piece[option].tolist(), options.count[option].tolist(), strict=True)
     return tuple((int(problem.pieces.width[piece]), count) for piece, count in pairs if piece != NO_PIECE)
 
 
 def _shapes(statement: Statement, group: int) -> set[tuple[int, tuple[tuple[int, int], ...]]]:
-    """(mode, shape) of all options of a group."""
+    """The pairs (mode, shape) of all options of a group."""
     mode = statement.problem.options.mode
     mine = np.flatnonzero(statement.evaluator.group[mode] == group).tolist()
     return {(int(mode[option]), _shape(statement, option)) for option in mine}
 
 
 def _hold(statement: Statement, mine: Ints, theirs: Ints, widths: Ints) -> bool:
-    """Whether modes hold all pieces of other ones at no higher cost, in as many bytes."""
+    """Whether the modes `theirs` hold pieces of these widths at no higher cost than `mine`, and in equal bytes."""
     problem, terms = statement.problem, statement.evaluator.terms
     bytes_ = zip(problem.least_memory(mine, widths), problem.least_memory(theirs, widths), strict=True)
     same = all(np.array_equal(a.device, b.device) and np.array_equal(a.host, b.host) for a, b in bytes_)

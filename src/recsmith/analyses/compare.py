@@ -1,8 +1,8 @@
-"""Several planners, and the plan that runs today, side by side: each priced by every cost model.
+"""Compares the plans of several planners, and the running plan, each priced by several cost models.
 
-Planners search under one cost model; every judge then prices every plan. A plan that is best under one cost model and
-poor under another is told in one line, for no cost model is the hardware. The problem, the evaluators and their bounds
-are made once; every price is that of `simulate`.
+Planners search under one cost model; every judge (a cost model) then prices every plan. A plan that is best under one
+cost model and poor under another is reported in one line, because no cost model equals the hardware. The problem, the
+evaluators and their bounds are made once; every price is that of `simulate`.
 """
 
 import time
@@ -31,7 +31,7 @@ from recsmith.problems import Constraints, Footprint, Problem
 from recsmith.units import format_gap
 from recsmith.workloads import Workload, load_workload
 
-TIE = 0.005  # plans that cost this much over the best, as a share of it, count as equally good
+TIE = 0.005  # plans that cost at most this fraction more than the best count as equally good
 DEFAULT_PLANNERS = ("auto", "cost_greedy", "size_lookup_greedy", "size_greedy")
 DEFAULT_JUDGES = (DEFAULT_COST_MODEL, "torchrec")
 BASELINE = "baseline"
@@ -40,10 +40,10 @@ Named = TypeVar("Named", Planner, CostModel)
 
 @noun
 class Judgement:
-    """What one cost model says of one plan.
+    """The cost of one plan under one cost model.
 
-    gap: how far any plan of the space can be below; None where the plan lies outside of the space, or has no room.
-    over_best: cost over that of this judge's best row with room, as a share of it; None where that costs nothing.
+    gap: cost / bound - 1, by which the plan may exceed the best of the space; None if the plan is outside of the space
+    or does not fit. over_best: cost / cost of this judge's best fitting plan - 1; None if that one costs nothing.
     """
 
     cost_model: str
@@ -55,11 +55,11 @@ class Judgement:
 
 @noun
 class PlannerRow:
-    """One planner, or 'baseline': what the judges say of its plan, or why it has none.
+    """The result of one planner, or of 'baseline': the judgements of its plan, or the error if it has none.
 
-    digest: of its plan. search_s: of the search alone; the problem and its bounds, which planners share, are not in it.
+    digest: the plan's digest. search_s: seconds of the search, without the problem and bounds, which planners share.
     overfull: number of devices that need more memory than they have. fits: whether devices and hosts have room.
-    sensitivity: under the first judge, which is the cost model of the search.
+    sensitivity: the spread of the cost under the first judge, which is the cost model of the search.
     """
 
     name: str
@@ -75,9 +75,9 @@ class PlannerRow:
 
 @noun
 class Comparison:
-    """Rows from the cheapest under the first judge to the dearest; those without a plan last.
+    """Rows in order of their cost under the first judge, the cheapest first; rows without a plan are last.
 
-    plans: by the names of their rows. verdict: which row is best, or how the judges disagree.
+    plans: plans by the names of their rows. verdict: which row is best, or how the judges disagree.
     """
 
     rows: tuple[PlannerRow, ...]
@@ -86,12 +86,12 @@ class Comparison:
     plans: dict[str, Plan]
 
     def row(self, name: str) -> PlannerRow:
-        """The row of a planner, or of 'baseline'; KeyError where there is none."""
+        """The row of a planner, or of 'baseline'; KeyError if there is none."""
         return {row.name: row for row in self.rows}[name]
 
 
 def ranked(rows: Sequence[PlannerRow]) -> tuple[PlannerRow, ...]:
-    """The rows in order, each judgement with its cost over the best."""
+    """The rows in order of cost, with `over_best` of each judgement filled in."""
     judged = [row for row in rows if row.judgements]
     best = [min(each.total_s for each in column) for column in zip(*(r.judgements for r in _room(rows)), strict=True)]
     compared = [replace(row, judgements=_over(row.judgements, best)) for row in judged]
@@ -100,7 +100,7 @@ def ranked(rows: Sequence[PlannerRow]) -> tuple[PlannerRow, ...]:
 
 
 def _room(rows: Sequence[PlannerRow]) -> list[PlannerRow]:
-    """The rows whose plans have room; all with a plan where none has."""
+    """The rows whose plans fit into memory; if none fits, all rows with a plan."""
     judged = [row for row in rows if row.judgements]
     return [row for row in judged if row.fits] or judged
 
@@ -111,7 +111,7 @@ def _over(judgements: Sequence[Judgement], best: Sequence[float]) -> tuple[Judge
 
 
 def verdict_on(rows: Sequence[PlannerRow], judges: Sequence[str]) -> str:
-    """Which of the ranked rows is best, in one line; where judges disagree, the winner that loses most elsewhere."""
+    """A line on which ranked row is best; if judges disagree, on the winner that loses most under another judge."""
     room = _room(rows)
     if not room[0].fits:
         return "no plan fits the memory of the devices and hosts"
@@ -131,14 +131,14 @@ def verdict_on(rows: Sequence[PlannerRow], judges: Sequence[str]) -> str:
 
 
 def ties(comparison: Comparison) -> tuple[str, ...]:
-    """Rows whose plans have room and cost more than the best by less than the first judge's published error."""
+    """Names of fitting rows whose cost exceeds the best by less than the first judge's published error."""
     found, (_, *others) = published_error_of(comparison), _room(comparison.rows)
     over = {row.name: row.judgements[0].over_best or 0.0 for row in others if row.fits}
     return tuple(name for name, share in over.items() if found.ties(share))
 
 
 def published_error_of(comparison: Comparison) -> PublishedError:
-    """How far the step of the best plan may be off under the first judge."""
+    """The published error of the first judge for the step of the best plan."""
     return error_of(comparison.plans[_room(comparison.rows)[0].name])
 
 
@@ -156,19 +156,19 @@ def compare(
     constraints: Constraints | Source | None = None,
     **search: Unpack[SearchArguments],
 ) -> Comparison:
-    """Plans of several planners, and of the running job, priced by several cost models.
+    """Compares the plans of several planners, and of the running job, priced by several cost models.
 
     Args:
         workload: a Workload, a built-in name or a file.
         cluster: a Cluster, a name such as 'h100:8' or a file.
         planners: names or objects; each searches once under `cost_model`.
-        judges: cost models that price every plan; that of the search judges first, always.
+        judges: cost models that price every plan; the cost model of the search is always the first judge.
         baseline: a Plan, or a file: a plan, the text that TorchRec's planner logs, or a dumped ShardingPlan.
         constraints: Constraints, or a file of them.
         **search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits are each planner's own.
 
     Raises:
-        UsageError: a name, value or file breaks a rule; PlanMismatch where the baseline is of other tables or ranks.
+        UsageError: a name, value or file breaks a rule; PlanMismatch if the baseline has other tables or ranks.
         Infeasible: no plan exists, proved.
         NoPlanFound: no planner found one, and there is no baseline.
     """
@@ -193,7 +193,7 @@ def compare(
 
 
 def _by_name(made: Iterable[Named]) -> list[Named]:
-    """One of each name, in order."""
+    """The first planner or cost model of each name, in order."""
     found: dict[str, Named] = {}
     for each in made:
         found.setdefault(each.name, each)
@@ -207,7 +207,7 @@ def _placements(baseline: Plan | Source, workload: Workload, cluster: Cluster) -
 
 
 class _Judged(NamedTuple):
-    """A row, its plan, and where that is placed in which problem; None where there is no plan."""
+    """A row with its plan, the problem that prices it and its placed pieces; the latter are None without a plan."""
 
     row: PlannerRow
     plan: Plan | None = None
@@ -216,7 +216,7 @@ class _Judged(NamedTuple):
 
 
 def _searched(judges: "_Judges", searcher: Planner, budget: Budget) -> _Judged:
-    """The row of a planner; one that finds nothing says why."""
+    """The row of a planner after its search; it holds an error if no plan was found."""
     begun = time.perf_counter()
     try:
         found = searcher.plan(judges.problem, judges.evaluators[0], seed=judges.seed, budget=budget)
@@ -238,7 +238,7 @@ def _failed(name: str, search_s: float, error: str) -> PlannerRow:
 
 @dataclass(frozen=True)
 class _Judges:
-    """What all rows share: the problem, and the judges compiled for it; that of the search comes first."""
+    """Data that all rows share: the problem and the judges compiled for it; the cost model of the search is first."""
 
     problem: Problem
     models: Sequence[CostModel]
@@ -248,12 +248,12 @@ class _Judges:
 
     @classmethod
     def of(cls, problem: Problem, models: Sequence[CostModel], seed: int) -> "_Judges":
-        """Compile the judges; most of the time goes into their bounds."""
+        """Compile the judges; their bounds take most of the time."""
         evaluators = [model.compile(problem) for model in models]
         return cls(problem, models, evaluators, [lower_bound(evaluator).bound for evaluator in evaluators], seed)
 
     def judge(self, name: str, placements: tuple[Placement, ...]) -> _Judged:
-        """The row of placements, priced by every judge; its sensitivity is left to `with_spreads`."""
+        """The row of placements, priced by every judge; `with_spreads` adds its sensitivity."""
         wider = problems.problem_holding(self.problem, placements)
         evaluators = self.evaluators if wider is self.problem else [model.compile(wider) for model in self.models]
         footprint = problems.footprint_of(wider, placements)
@@ -268,7 +268,7 @@ class _Judges:
         return _Judged(row, replace(plan, gap=judgements[0].gap), wider, footprint)
 
     def with_spreads(self, judged: Sequence[_Judged]) -> list[PlannerRow]:
-        """The rows with their sensitivity; those of a problem are priced together, for plans share most pieces."""
+        """The rows with their sensitivity; plans of one problem are priced together, since they share most pieces."""
         together: dict[int, list[tuple[PlannerRow, Problem, Footprint]]] = {}
         for row, _, problem, footprint in judged:
             if problem is not None and footprint is not None:
@@ -292,7 +292,7 @@ class _Judges:
         )
 
     def _plan(self, name: str, placements: tuple[Placement, ...], cost: StepCost, evaluator: Evaluator) -> Plan:
-        """The plan of placements under the first judge, its gap still open."""
+        """The plan of placements under the first judge, without its gap."""
         return assemble_plan(
             self.problem, placements, cost, planner=name, cost_model=self.models[0].name, bound=self.bounds[0],
             gap=None, evaluator=evaluator,

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Which way each of many jobs takes, by CP-SAT: one each, no pool with more hosts than it has, least dollars."""
+"""Chooses a pool and a number of hosts for each of many jobs by CP-SAT: least dollars, without overbooking a pool."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,16 +7,19 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 SETTINGS = {"num_workers": 1, "random_seed": 0}
-UNITS = 10_000_000  # of the dearest way: what dollars are rounded down to
+UNITS = 10_000_000  # number of units into which the most expensive option is divided; dollars are rounded down to units
 
 
 def assign(
     ways: Sequence[Any], room: dict[str, int], time_limit_s: float, late: Sequence[bool] | None = None
 ) -> tuple[list[Any], float] | None:  # fmt: skip
-    """(the way of each job, dollars that nothing undercuts), or None where all jobs do not fit; proved.
+    """One option for each job, and a proved lower bound on the dollars; None if it is proved that not all jobs fit.
 
-    ways: each has a job, a pool, hosts and dollars. room: hosts of each pool. late: whether each way is too long; where
-    it is given, as few jobs as possible are late.
+    Args:
+        ways: the options; each has a job, a pool, hosts and dollars.
+        room: number of hosts of each pool.
+        time_limit_s: limit of the search, in CP-SAT's deterministic time.
+        late: whether each option misses its deadline; if given, the number of late jobs is minimized, not the dollars.
     """
     model = cp_model.CpModel()
     takes = [model.new_bool_var(f"{way.job} {way.pool} {way.hosts}") for way in ways]

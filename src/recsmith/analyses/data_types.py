@@ -1,10 +1,10 @@
-"""What another data type of all tables would save: bytes, the fewest devices that hold them, and seconds of a step.
+"""Compares data types of all tables: bytes, the fewest devices that hold the tables, and seconds of a step.
 
-Each form is planned on the same cluster by the same search. The fewest devices are looked for among parts of a host and
-whole hosts like the cluster's, by trying to place all tables in few pieces, as planners begin; so a plan was found for
-them, and fewer may do. bf16, in which FBGEMM trains no tables, is planned as fp16, which has as many bytes. On CPUs it
-is told in two forms: weights of bf16 alone, which are smaller and train other bits; and rows in halves (`rows: split`),
-which weigh as fp32 ones do and are read as bf16 ones are.
+Each form is planned on the same cluster by the same search. The fewest devices are searched among parts of a host and
+whole hosts like the cluster's, by trying to place all tables in few pieces, as planners do first. A plan was found for
+this number; fewer devices may suffice. FBGEMM trains no tables in bf16, so bf16 is planned as fp16, which has equal
+bytes. On CPUs there are two forms of bf16: weights in bf16 only, which are smaller but train to other values; and rows
+in halves (`rows: split`), which take the memory of fp32 and are read as bf16.
 """
 
 from bisect import bisect_left
@@ -37,10 +37,11 @@ HALVES = "in halves (rows: split) trains in fp32; its step is that of fp32 with 
 
 @noun
 class DataTypeForm:
-    """Tables in a data type, under a plan for the cluster.
+    """Tables in one data type, with their plan for the cluster.
 
-    name: of the form. plan: for the cluster. weight_bytes, state_bytes: of all tables, once each. devices: the fewest
-    for which a plan was found. step_s: seconds. note: what has to be known beside the numbers.
+    name: name of the form. plan: its plan for the cluster. weight_bytes, state_bytes: bytes of all tables, each counted
+    once. devices: the fewest devices for which a plan was found. step_s: seconds of a step. note: a remark on the
+    numbers.
     """
 
     name: str
@@ -53,12 +54,12 @@ class DataTypeForm:
 
     @property
     def fullest_bytes(self) -> int:
-        """Memory of the device that holds the most."""
+        """Bytes on the fullest device."""
         return max(device.hbm_bytes for device in self.plan.cost.per_device)
 
 
 def parse_data_type(text: str) -> DataType:
-    """The data type that a change such as 'data_type=bf16' names; UsageError where it names none."""
+    """The data type named by a change such as 'data_type=bf16'; UsageError if it names none."""
     key, _, value = text.partition("=")
     known = [kind for kind in get_args(DataType) if kind in PLANNED_AS]
     if key.strip() != KEY:
@@ -73,12 +74,12 @@ def parse_data_type(text: str) -> DataType:
 def compare_data_types(
     workload: Workload | Source, cluster: Cluster | Source, *, data_type: DataType, **search: Any
 ) -> tuple[DataTypeForm, ...]:
-    """The tables as they are, in another data type and, where that is bf16 and fp32 tables are on CPUs, in halves.
+    """The tables as given, in another data type and, for bf16 in place of fp32 on CPUs, in halves.
 
-    search: what `plan` takes beside.
+    search: further arguments of `plan`.
 
     Raises:
-        UsageError, Infeasible, NoPlanFound: as `plan`, of the tables as they are.
+        UsageError, Infeasible, NoPlanFound: as `plan` does for either form.
     """
     given, where = load_workload(workload), load_cluster(cluster)
     planned = PLANNED_AS[data_type]
@@ -107,7 +108,7 @@ def _form(name: str, workload: Workload, cluster: Cluster, search: dict[str, Any
 
 
 def _in_halves(given: DataTypeForm, narrow: Workload) -> DataTypeForm:
-    """The plan as given, with the lookups of the narrow tables: two bytes of a weight are read forward."""
+    """The plan as given, with the lookups of the narrow tables: the forward pass reads two bytes of a weight."""
     parts = parts_of(given.plan.cost)
     lookups = parts_of(price_plan(replace(given.plan, workload=narrow)))
     forward = PARTS.index("forward_compute_s")
@@ -117,10 +118,10 @@ def _in_halves(given: DataTypeForm, narrow: Workload) -> DataTypeForm:
 
 
 def _fewest_devices(found: Plan) -> int:
-    """The fewest devices like the plan's for which a plan was found; the cluster's own number at the most."""
+    """The fewest devices of the plan's kind for which a plan was found; at most the cluster's own number."""
     cluster, model = found.cluster, find_cost_model(found.cost_model)
     if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
-        return cluster.world_size  # devices that are not alike, or come in groups
+        return cluster.world_size  # devices differ in memory, or form sharding groups
     problem, local = problem_of(found), cluster.local_world_size
     sizes = [(count, 1) for count in range(1, local + 1)] + [(local, hosts) for hosts in range(2, cluster.hosts + 1)]
     first = bisect_left(

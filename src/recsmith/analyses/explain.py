@@ -1,8 +1,8 @@
-"""What binds the step of a plan, and what one table could do instead.
+"""Explains the step time of a plan: the slowest rank of each phase, its tables, and alternatives for one table.
 
-A step is a sequence of phases, and the slowest rank of each decides. What a table costs a rank is by how much the rank
-would be faster without it; such seconds do not add up to the rank's, for kernels take the longer of two times and
-tables share launches.
+A step is a sequence of phases, and the slowest rank determines the time of each. The cost of a table on a rank is the
+time that the rank would save without it. These costs do not add up to the rank's time, because kernels take the longer
+of two times and tables share launches.
 """
 
 from dataclasses import replace
@@ -26,14 +26,15 @@ from recsmith.sharding import SHARDING_TYPES, Shard
 from recsmith.workloads import Table
 from recsmith.workloads.reuse import Reuse
 
-MOST_INSTEAD = 3  # tables whose alternatives are priced; trade-off: each takes up to a second of a large plan
+MOST_INSTEAD = 3  # most tables whose alternatives are priced: each takes up to a second in a large plan
 
 
 @noun
 class PartShare:
-    """Seconds that a rank spends in one part of a phase; launches and latencies are in them.
+    """Seconds that a rank spends in one part of a phase, including launches and latencies.
 
-    launch_s: what kernels cost however little they do. latency_s: what collectives cost however little they carry.
+    launch_s: the fixed seconds of kernels, independent of their work. latency_s: the fixed seconds of collectives,
+    independent of their bytes.
     """
 
     part: str
@@ -44,7 +45,7 @@ class PartShare:
 
 @noun
 class TableShare:
-    """By how many seconds a phase's slowest rank were faster without a table."""
+    """Seconds that a phase's slowest rank would save without a table."""
 
     table: str
     sharding_type: str
@@ -53,9 +54,9 @@ class TableShare:
 
 @noun
 class Phase:
-    """A phase of the step: its slowest rank, what that spends, and its tables, the dearest first.
+    """A phase of the step: its slowest rank, the parts of its time, and its tables, the most costly first.
 
-    mean_s: of all ranks, which a perfect balance of this plan's work would reach.
+    mean_s: mean seconds of all ranks, which a perfect balance of this plan's work would reach.
     """
 
     rank: int
@@ -66,13 +67,13 @@ class Phase:
 
     @property
     def largest(self) -> PartShare:
-        """The part that takes most of it."""
+        """The part of the phase that takes most seconds."""
         return max(self.parts, key=lambda part: part.seconds)
 
 
 @noun
 class RankShare:
-    """By how many seconds a rank were faster without the table, part by part."""
+    """Seconds that a rank would save without the table, part by part."""
 
     rank: int
     forward_compute_s: float
@@ -83,10 +84,10 @@ class RankShare:
 
 @noun
 class TableAccount:
-    """A table of a plan: where it is, what it costs its ranks, how it is read, and its alternatives, cheapest first.
+    """A table of a plan: its placement, its cost on each rank, its lookups, and its alternatives, cheapest first.
 
-    ids: rows that a covered rank looks up in a step. unique_ratio: different rows over ids, of all row blocks together;
-        None where the workload gives no access profile.
+    ids: number of ids that a covered rank looks up in a step. unique_ratio: distinct rows / ids, over all row blocks
+        together; None without an access profile.
     """
 
     table: Table
@@ -100,11 +101,11 @@ class TableAccount:
 
 @noun
 class Explanation:
-    """Why a step of a plan takes as long as it does under a cost model; and of one table, if one was asked for.
+    """The explanation of a plan's step time under a cost model, and the account of one table if asked for.
 
-    total_s: of the step; sequences_s of it are those of any plan, and in no phase.
-    fullest: the rank that has least memory left.
-    hot_rows: tables whose hot rows make one block of rows busier than others, and what that costs the step.
+    total_s: seconds of the step; they include sequences_s, which are equal for all plans and belong to no phase.
+    fullest: the rank with the least memory left.
+    hot_rows: tables whose hot rows make one block of rows busier than the mean one, with their cost.
     """
 
     plan: Plan
@@ -119,11 +120,12 @@ class Explanation:
 
 
 def explain(plan: Plan | Source, table: str | None = None, cost_model: str | CostModel | None = None) -> Explanation:
-    """What binds the step of a plan: the slowest rank of each phase, its largest term, and its dearest tables.
+    """Explains the step time of a plan: the slowest rank of each phase, its largest part, and its costliest tables.
 
-    plan: a Plan, or its file. table: also what this table costs, and what the step would cost with any other placement
-    of it in the plan's space.
-    cost_model: the plan's own by default.
+    Args:
+        plan: a Plan, or its file.
+        table: a table for which to add its costs, and the step's seconds with each other placement of the plan's space.
+        cost_model: the plan's own by default.
 
     Raises:
         UsageError: the plan has no such table.
@@ -149,12 +151,12 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
 
 
 def phases_of(placed: PlacedCosts) -> tuple[Phase, ...]:
-    """What binds each phase of a step."""
+    """All phases of a step, with the slowest rank of each."""
     return tuple(_phase(placed, number) for number in range(len(placed.evaluator.step_rule.phases)))
 
 
 def _phase(placed: PlacedCosts, number: int) -> Phase:
-    """One phase: its slowest rank, the lowest of several."""
+    """One phase with its slowest rank; on a tie, the lowest rank."""
     seconds = phase_seconds(placed.evaluator, placed.parts)[number]
     rank = int(seconds.argmax())
     columns = placed.evaluator.step_rule.phases[number]
@@ -173,7 +175,7 @@ def _phase(placed: PlacedCosts, number: int) -> Phase:
 
 
 def _shares(placed: PlacedCosts, rank: int, columns: tuple[int, ...]) -> tuple[TableShare, ...]:
-    """The tables on a rank, by what they cost it in some parts."""
+    """The tables on a rank by their seconds in some parts (`columns`), the most costly first."""
     tables, saved = placed.saved_on(rank)
     seconds = saved[:, columns].sum(axis=1)
     kinds = np.zeros(len(placed.problem.tables), dtype=np.int64)
@@ -188,7 +190,7 @@ def _shares(placed: PlacedCosts, rank: int, columns: tuple[int, ...]) -> tuple[T
 
 
 def _account(placed: PlacedCosts, model: CostModel, plan: Plan, problem: Problem, name: str) -> TableAccount:
-    """All about one table of a plan. problem: the plan's space, whose options the alternatives are."""
+    """The account of one table of a plan. problem: the plan's space, whose options are the alternatives."""
     index = [table.name for table in placed.problem.tables].index(name)
     table = placed.problem.tables[index]
     placement = next(placement for placement in plan.placements if placement.table == name)
@@ -213,6 +215,6 @@ def _account(placed: PlacedCosts, model: CostModel, plan: Plan, problem: Problem
 def _unique_ratio(table: Table, ids: float, spread: float) -> float | None:
     if table.access is None or ids == 0:
         return None
-    lookups = ids * spread  # of all blocks
+    lookups = ids * spread  # of all row blocks
     unique = Reuse.of((table,)).unique_rows(np.zeros(1, dtype=np.int64), np.array([lookups]))
     return float(unique[0]) / lookups

@@ -1,21 +1,22 @@
-"""The fewest devices whose step is short enough: which counts of a sweep are planned to find them.
+"""Finds the fewest devices whose step is short enough, by planning only some of a sweep's counts of devices.
 
-Counts are tried ever further up the list until one has a plan, and the counts skipped on the way are halved down to the
-first that has one. From there the same is done until a step is short enough. So counts are passed over where more
-devices are taken to help; what came of the count before the answer says whether that is proven.
+Counts are tried with growing steps up the list until one has a plan; then bisection finds the first one that has a
+plan. From there the same search is repeated for a step that is short enough. Counts are skipped on the assumption that
+more devices help; the result of the count just below the answer says whether the answer is proven.
 """
 
 from collections.abc import Callable, Generator, Mapping
 
 from recsmith.analyses.scaling import Fewest, Fixed, Point
 
-HOSTS = 64  # up to which whole hosts are tried, where no counts are asked for
+HOSTS = 64  # most whole hosts that are tried by default
 
 
 def turns(counts: int, seen: Mapping[int, Point], limit_s: float) -> Generator[int, None, int | None]:
-    """The places to plan for, in turn, of so many counts, few first; returns that of the answer, None without one.
+    """Yields indices of counts to plan for, in turn; returns the index of the answer, or None if there is none.
 
-    seen: points by place; that of the place given last is there when the next one is asked for.
+    counts: number of counts in the list, which rise. seen: points by index; the caller adds the point of the yielded
+    index before it continues. limit_s: the longest step.
     """
     holding = yield from _first(0, counts, seen, lambda point: point.outcome == "planned")
     if holding is None:
@@ -26,7 +27,7 @@ def turns(counts: int, seen: Mapping[int, Point], limit_s: float) -> Generator[i
 def _first(
     low: int, counts: int, seen: Mapping[int, Point], test: Callable[[Point], bool]
 ) -> Generator[int, None, int | None]:
-    """The first place from `low` where a test holds, if it holds from there on: by ever larger steps, then halving."""
+    """The first index >= `low` that passes a test, assuming later ones pass too: by doubling steps, then bisection."""
     failed, place, step = low - 1, low, 1
     while not (yield from _asked(place, seen, test)):
         if place == counts - 1:
@@ -48,7 +49,7 @@ def _asked(place: int, seen: Mapping[int, Point], test: Callable[[Point], bool])
 
 
 def fewest_of(seen: Mapping[int, Point], found: int | None, limit_s: float, fixed: Fixed) -> Fewest:
-    """What was found of a series: seen, points by place, of which there is one; found, the place of the answer."""
+    """The result for a series. seen: its planned points by index, at least one; found: index of the answer, or None."""
     some = next(iter(seen.values()))
     here, before = (None, None) if found is None else (seen[found], seen.get(found - 1))
     return Fewest(
@@ -61,10 +62,10 @@ def fewest_of(seen: Mapping[int, Point], found: int | None, limit_s: float, fixe
 
 
 def _is_short(point: Point, limit_s: float) -> bool:
-    """Whether a point has a plan whose step is at most so long."""
+    """Whether a point has a plan whose step takes at most limit_s."""
     return point.total_s is not None and point.total_s <= limit_s
 
 
 def _cannot(point: Point, limit_s: float) -> bool:
-    """Whether no plan of a point can be so short."""
+    """Whether it is proved that no plan of a point has a step of at most limit_s."""
     return point.outcome == "infeasible" or (point.bound_s is not None and point.bound_s > limit_s)

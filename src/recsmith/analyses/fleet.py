@@ -1,8 +1,8 @@
-"""Many jobs on several pools of devices: who trains where, on how many hosts, so that all of it costs least.
+"""Assigns many jobs to several pools of devices, with numbers of hosts, so that the total cost is least.
 
-Every job is planned on each pool for some numbers of hosts, which says how long its samples take there, and what that
-costs. Which of these ways each job takes, so that no pool is overbooked and all deadlines are kept, is a small problem
-of integers (cp_sat_fleet.py). All jobs train at the same time.
+Every job is planned on each pool for some numbers of hosts, which gives the hours and dollars of its samples there.
+Each such option is a `Way`. Choosing one for each job, so that no pool is overbooked and all deadlines are kept, is a
+small integer program (cp_sat_fleet.py). All jobs train at the same time.
 
 Legend: J jobs, W ways of all jobs.
 """
@@ -24,15 +24,15 @@ from recsmith.problems import Constraints, Space, build_problem
 from recsmith.units import format_size
 from recsmith.workloads import Workload, load_workload
 
-HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # that are tried
-PLANNER = "cost_greedy"  # trade-off: longer steps than those of auto, in a small part of its time
+HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # numbers of hosts tried for each job
+PLANNER = "cost_greedy"  # a trade-off: its steps are longer than those of auto, but it takes a small part of the time
 MICRO = 1e-6
 Named = TypeVar("Named", "FleetJob", "Pool")
 
 
 @noun
 class Pool:
-    """Hosts that jobs share. per_host: devices of a host. price: dollars an hour of a device."""
+    """A pool of hosts that jobs share. per_host: devices of a host. price: dollars per hour of a device."""
 
     name: str
     device: str
@@ -50,12 +50,12 @@ class Pool:
 
 @noun
 class FleetJob:
-    """A job that is to train.
+    """A job that is waiting to train, or training.
 
-    workload: its tables, by name or file. global_batch: samples of a step, on all devices. samples: that are left to
-    train. deadline_h: hours in which they have to be trained; None for no deadline. rest_us: microseconds of a device
-    beside the embeddings, for each sample, by device. pools: those that it may use; None for all. pool, hosts: where it
-    trains now.
+    workload: its tables, by name or file. global_batch: samples of a step, on all devices. samples: number of samples
+    left to train. deadline_h: hours in which they have to be trained; None for no deadline. rest_us: a device's
+    microseconds per sample in addition to the embeddings, by device. pools: pools that it may use; None for all. pool,
+    hosts: the pool and number of hosts on which it trains now.
     """
 
     name: str
@@ -83,7 +83,10 @@ class FleetJob:
 
 @noun
 class Way:
-    """A way for a job to train. step_s: of its embeddings and the rest. hours, dollars: of all its samples."""
+    """An option for a job: a pool and a number of hosts. step_s: seconds of a step, embeddings and the rest.
+
+    hours, dollars: time and cost of all its samples.
+    """
 
     job: str
     pool: str
@@ -95,7 +98,7 @@ class Way:
 
 @noun
 class Assigned:
-    """Where a job goes. cheapest: what it would take if it were alone; why: what was decided, in a sentence."""
+    """The option chosen for a job. cheapest: its cheapest option in time. why: the reason for the choice, in words."""
 
     way: Way
     cheapest: Way
@@ -104,10 +107,10 @@ class Assigned:
 
 @noun
 class Fleet:
-    """Where all jobs go, and what it costs. bound: dollars that nothing undercuts, of these ways.
+    """The assignment of all jobs, and its cost. bound: proved lower bound on the dollars, among these options.
 
-    free: hosts of each pool that nobody has. ways: how many were compared. left_out: jobs and pools that do not go
-    together, with the reason.
+    free: number of unused hosts of each pool. ways: number of options that were compared. left_out: pairs of jobs and
+    pools without any option, with the reason.
     """
 
     jobs: tuple[Assigned, ...]
@@ -119,7 +122,7 @@ class Fleet:
 
     @property
     def gap(self) -> float:
-        """How far the dollars may be from the least."""
+        """The most by which the dollars may exceed the least: dollars / bound - 1."""
         return self.dollars / self.bound - 1 if self.bound > 0 else 0.0
 
 
@@ -134,14 +137,14 @@ class _Pools:
 
 
 def load_jobs(source: Source) -> tuple[FleetJob, ...]:
-    """The jobs of a file, of schema recsmith/jobs/1."""
+    """The jobs of a file of schema recsmith/jobs/1."""
     return _named(
         decode(_Jobs, read_raw(source_text(source, "jobs"), "recsmith/jobs/1"), str(source)).jobs, "job", source
     )
 
 
 def load_pools(source: Source) -> tuple[Pool, ...]:
-    """The pools of a file, of schema recsmith/pools/1."""
+    """The pools of a file of schema recsmith/pools/1."""
     return _named(
         decode(_Pools, read_raw(source_text(source, "pools"), "recsmith/pools/1"), str(source)).pools, "pool", source
     )
@@ -151,19 +154,19 @@ def fleet(
     jobs: Sequence[FleetJob] | Source, pools: Sequence[Pool] | Source, *, planner: str = PLANNER,
     model: str | None = None, time_limit_s: float = 10.0, on_way: Callable[[Way], object] | None = None,
 ) -> Fleet:  # fmt: skip
-    """Where jobs train so that all together cost least, each with as many hosts as its deadline needs.
+    """The cheapest assignment of jobs to pools and numbers of hosts that keeps all deadlines.
 
     Args:
         jobs: FleetJob, or their file.
         pools: Pool, or their file.
-        planner: that places the tables of each way.
+        planner: the planner that places the tables for each option.
         model: the cost model that prices them; None for the default.
-        time_limit_s: of the search for the least cost, after all ways are planned.
-        on_way: hears of each way that was planned.
+        time_limit_s: limit of the search for the least cost, after all options are planned.
+        on_way: called with each option that was planned.
 
     Raises:
         UsageError: a file or name breaks a rule.
-        Infeasible: a job fits nowhere in time, or all together do not; proved.
+        Infeasible: it is proved that a job fits nowhere in time, or that not all jobs fit together.
         MissingExtra: OR-Tools is not installed.
     """
     asked = load_jobs(jobs) if not isinstance(jobs, Sequence) or isinstance(jobs, str) else tuple(jobs)
@@ -189,7 +192,7 @@ def fleet(
 
 
 class _Ways:
-    """Plans every way once: jobs of the same tables and batch share it."""
+    """Plans every option once: jobs with equal tables and batch share the plan."""
 
     def __init__(self, planner: str, model: str | None, on_way: Callable[[Way], object] | None) -> None:
         self.planner, self.cost_model, self.on_way = planner, model, on_way
@@ -197,7 +200,7 @@ class _Ways:
         self.steps: dict[tuple[str, str, int, int, int], float | str] = {}
 
     def of(self, jobs: Sequence[FleetJob], pools: Sequence[Pool]) -> tuple[list[Way], list[str]]:
-        """All ways, and what has none, with the reason of the largest that was tried."""
+        """All options; and texts on the pairs of job and pool without any, with the reason for the most hosts tried."""
         ways, left_out = list[Way](), list[str]()
         for job in jobs:
             for pool in pools:
@@ -229,7 +232,7 @@ class _Ways:
         return found, why
 
     def _step(self, job: FleetJob, pool: Pool, hosts: int) -> float | str:
-        """Seconds of the embeddings, or why there is no plan."""
+        """Seconds of the embeddings in a step, or the reason why there is no plan."""
         key = job.workload, pool.device, pool.per_host, hosts, job.global_batch
         if key not in self.steps:
             if job.workload not in self.workloads:
@@ -245,7 +248,7 @@ class _Ways:
 
 
 def quick_step_s(tables: Workload, cluster: Cluster, planner: str, model: str | None) -> float:
-    """Seconds of the embeddings of a step, by a planner and no bound, which would take most of the time.
+    """Seconds of the embeddings in a step, by a planner without a bound, which would take most of the time.
 
     Raises:
         Infeasible, NoPlanFound: the tables do not fit.
@@ -285,7 +288,7 @@ def _too_much(late: tuple[list[Way], float] | None, jobs: Sequence[FleetJob], ro
 
 
 def _assigned(way: Way, ways: Sequence[Way], free: dict[str, int], jobs: Sequence[FleetJob]) -> Assigned:
-    """A job's way, with what else it could have and what stands against that."""
+    """A job's chosen option, with its cheapest one and the reason for the choice."""
     job = next(each for each in jobs if each.name == way.job)
     own = [each for each in ways if each.job == way.job]
     cheapest = min(own, key=lambda each: (each.dollars, each.hosts))

@@ -1,4 +1,4 @@
-"""The rank that has least memory left under a plan, and what a full batch takes there beyond a mean one."""
+"""The rank with the least memory left under a plan, and the extra bytes of a full batch there over a mean batch."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ OF_BATCH = ("ids and outputs", "sorting")
 
 @noun
 class FullestRank:
-    """Bytes of the fullest rank, and what it could hold.
+    """Bytes used and available on the fullest rank.
 
-    batch_bytes: of ids, outputs and temporaries. over_mean_bytes: how much of these ids and outputs of tables that are
-    split by rows take in a full batch beyond a mean one; 0 in TorchRec's accounting.
+    batch_bytes: bytes of ids, outputs and temporaries. over_mean_bytes: the part of these by which a full batch exceeds
+    a mean one, for tables that are split by rows; 0 in TorchRec's accounting.
     """
 
     rank: int
@@ -27,7 +27,7 @@ class FullestRank:
 
 
 def fullest_rank(problem: Problem, footprint: Footprint) -> FullestRank:
-    """The fullest rank of placed pieces; the lowest of several."""
+    """The fullest rank of placed pieces, by bytes / capacity; on a tie, the lowest rank."""
     full = memory_parts(problem, footprint)
     mean = memory_parts(replace(problem, modes=replace(problem.modes, most_ids=problem.modes.ids)), footprint)
     sizes = np.sum(list(full.values()), axis=0)

@@ -1,7 +1,7 @@
-"""Hot rows of tables that a plan splits by rows: where they are known or taken to lie, and what they cost a step.
+"""Hot rows of tables that a plan splits by rows: their known or assumed position, and their cost in a step.
 
-TorchRec cuts rows into equal blocks in their order, so a rank that has the hot rows of a table looks up more than
-others. A cost model prices every rank of such a table as the busiest one, for no rank does more.
+TorchRec cuts rows into equal blocks in their order, so a rank with the hot rows of a table has more lookups than the
+rest. A cost model prices every rank of such a table like the busiest one, because no rank has more work.
 """
 
 from dataclasses import replace
@@ -22,9 +22,10 @@ Known = Literal["counted", "in_front", "scattered"]
 
 @noun
 class RowBlocks:
-    """A table in blocks of rows. times: lookups of its busiest block over those of the mean one.
+    """A table that is split into blocks of rows. times: lookups of its busiest block / lookups of its mean block.
 
-    known: whether lookups were counted by blocks, or where hot rows are taken to lie. stated: by the user.
+    known: 'counted' if lookups were counted by block, else the assumed position of hot rows. stated: whether the user
+    stated that position.
     """
 
     table: str
@@ -38,10 +39,10 @@ SCATTERED = "rows scattered"
 
 @noun
 class Instead:
-    """What a table could be instead, while all others stay: the seconds of the step, and how they change.
+    """An alternative for a table while all other tables keep their placements: the step's seconds, and their change.
 
-    way: a sharding type, or SCATTERED: the same blocks, of rows that the data scatters. ranks: (), and seconds None,
-    where no rank has room.
+    way: a sharding type, or SCATTERED: the same blocks, with rows that the data scatters. ranks: the ranks; () if no
+    rank has room, and then total_s is None.
     """
 
     way: str
@@ -53,9 +54,9 @@ class Instead:
 
 @noun
 class HotRowsCost:
-    """What uneven blocks of a table cost: seconds that a step's phases would be shorter if all were equally busy.
+    """The cost of a table's uneven blocks: seconds that a step's phases would save if all blocks were equally busy.
 
-    instead: what the table could be instead, from cheap to dear, of the tables that cost most.
+    instead: the table's alternatives, the cheapest first; only given for the most costly tables.
     """
 
     table: str
@@ -89,9 +90,10 @@ def _row_blocks(table: Table, placement: Placement, plan: Plan) -> RowBlocks:
 
 
 def hot_rows_costs(placed: PlacedCosts, plan: Plan, model: CostModel) -> tuple[HotRowsCost, ...]:
-    """What uneven blocks cost a plan, table by table, the dearest first; tables whose blocks cost nothing are left out.
+    """The cost of uneven blocks in a plan, the most costly table first; tables without such a cost are left out.
 
-    Of each phase, on its slowest rank: what the table costs it now, less what it would cost with even blocks.
+    The cost is the sum over phases, on each phase's slowest rank, of the table's seconds now less those with even
+    blocks.
     """
     uneven = {each.table: each.times for each in row_blocks_of(plan) if each.times > 1}
     if not uneven:
@@ -113,7 +115,7 @@ def hot_rows_costs(placed: PlacedCosts, plan: Plan, model: CostModel) -> tuple[H
 
 
 def _even(workload: Workload) -> Workload:
-    """The workload with hot rows scattered in all tables."""
+    """The workload with the hot rows of all tables scattered."""
     return replace(workload, hot_rows=None, tables=tuple(_scattered(table) for table in workload.tables))
 
 

@@ -1,8 +1,8 @@
-"""What a table whose hot rows bind a step could be instead of blocks of rows in their order, each with its price.
+"""Priced alternatives for a table whose hot rows slow down a step because it is split into blocks of rows.
 
-TorchRec cuts rows into blocks of ceil(rows / ranks) in their order alone: it scatters no rows by hash or in turns, and
-replicates no part of a table. What it runs: the table whole, split by columns, split by rows of one host, or as a copy
-on each rank; and blocks of rows that the data scatters (transform `scatter`).
+TorchRec cuts rows into blocks of ceil(rows / ranks) in their order only: it does not distribute rows by hash or round
+robin, and replicates no part of a table. It can run the table whole, split by columns, split by rows of one host, or as
+a copy on each rank; and blocks of rows that the data scatters (transform `scatter`).
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from recsmith.workloads.scattered_rows import MOST_ROWS, scattered_blocks
 def instead_of_blocks(
     placed: PlacedCosts, model: CostModel, plan: Plan, problem: Problem, name: str
 ) -> tuple[Instead, ...]:
-    """Scattered rows, and the best of each other sharding type of the plan's space, from cheap to dear.
+    """Scattered rows, and the best placement of each other sharding type in the plan's space, the cheapest first.
 
     problem: the plan's space.
     """
@@ -37,7 +37,7 @@ def instead_of_blocks(
 
 
 def _scatter(placed: PlacedCosts, model: CostModel, plan: Plan, name: str) -> Instead | None:
-    """The plan as it is with the table's rows scattered; None for tables with more rows than can be."""
+    """The plan's own placement with the table's rows scattered; None if it has more rows than can be scattered."""
     given, placement = placed.problem, next(each for each in plan.placements if each.table == name)
     table = next(each for each in given.workload.tables if each.name == name)
     if table.num_embeddings > MOST_ROWS:

@@ -1,4 +1,4 @@
-"""What one table of a plan costs: the step without it, and where else it could lie while all others stay."""
+"""The cost of one table of a plan: the step without it, and its best other placement while all other tables stay."""
 
 from dataclasses import replace
 
@@ -14,10 +14,10 @@ from recsmith.problems import Footprint, footprint_of, problem_holding, problem_
 
 @noun
 class TableCost:
-    """What a table costs the step. without_s: the step were the table gone; best: its cheapest other placement.
+    """The cost of a table in the step. without_s: the step without the table. best: its cheapest other placement.
 
-    best is None where no other placement of the plan's space finds room. A search that moves other tables as well can
-    do better still.
+    best is None if no other placement of the plan's space finds room. A search that also moves other tables can find
+    better plans.
     """
 
     table: str
@@ -27,7 +27,7 @@ class TableCost:
 
 
 def table_cost(plan: Plan, table: str) -> TableCost:
-    """What a table of a plan costs its step, under the plan's own cost model.
+    """The cost of a table in a plan's step, under the plan's own cost model.
 
     Raises:
         UsageError: the plan has no such table.
@@ -47,7 +47,7 @@ def table_cost(plan: Plan, table: str) -> TableCost:
 
 
 def _without(placed: PlacedCosts, name: str) -> float:
-    """Seconds of the step with all pieces but those of a table."""
+    """Seconds of the step with all pieces except those of a table."""
     index = [each.name for each in placed.problem.tables].index(name)
     kept, all_ = placed.table != index, placed.footprint
     rest = Footprint(all_.mode[kept], all_.width[kept], all_.target[kept])

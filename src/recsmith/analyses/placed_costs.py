@@ -1,4 +1,4 @@
-"""The pieces of a plan priced where they are placed: what each rank pays, and what it would save without a table.
+"""Prices the placed pieces of a plan: the seconds of each rank, and the seconds that it would save without a table.
 
 Legend: N placed pieces, W ranks, G fusion groups, k work terms; the four parts are recsmith.plans.PARTS.
 """
@@ -18,7 +18,7 @@ from recsmith.sharding.coverage import covers
 
 @dataclass(frozen=True)
 class PlacedCosts:
-    """Placed pieces under a cost model. A table costs a rank the seconds that the rank would save without it."""
+    """Placed pieces under a cost model. A table's cost on a rank is the seconds that the rank would save without it."""
 
     evaluator: Evaluator
     footprint: Footprint
@@ -49,7 +49,7 @@ class PlacedCosts:
 
     @cached_property
     def sums(self) -> Floats:
-        """Summed terms (W, G, k)."""
+        """Work terms summed by rank and group (W, G, k)."""
         return device_sums(self.evaluator, self.footprint)
 
     @cached_property
@@ -59,7 +59,7 @@ class PlacedCosts:
 
     @cached_property
     def sequences_s(self) -> float:
-        """Seconds of the step that any plan takes besides, for rows of sequence tables."""
+        """Further seconds of the step for rows of sequence tables, which are equal for all plans."""
         return sequence_seconds(self.problem.workload, self.problem.cluster)
 
     @property
@@ -72,7 +72,7 @@ class PlacedCosts:
         return covers(self.footprint.target, self.problem.modes.coverage[self.footprint.mode], rank)
 
     def opening(self, rank: int) -> Floats:
-        """Seconds (4,) that a rank's groups cost however little they hold: head's excess over its slope."""
+        """Fixed seconds (4,) of a rank's groups, independent of their load: the head's excess over its slope."""
         sums = self.sums[rank]
         head = self.evaluator.head
         return np.maximum(2 * head(sums) - head(2 * sums), 0.0).sum(axis=0)
@@ -83,7 +83,7 @@ class PlacedCosts:
         return self.evaluator.shared[np.unique(self.group)].sum(axis=0)
 
     def saved_on(self, rank: int) -> tuple[Ints, Floats]:
-        """(tables (n,) on a rank, seconds (n, 4) by which the rank were faster without each)."""
+        """The tables (n,) on a rank, and the seconds (n, 4) that the rank would save without each of them."""
         here = np.flatnonzero(self.on(rank))
         tables, first, index = np.unique(self.table[here], return_index=True, return_inverse=True)
         own = np.zeros((len(tables), self.terms.shape[1]))
@@ -92,7 +92,7 @@ class PlacedCosts:
         return tables, self._saved(self.sums[rank, group], own) + self._freed(group)
 
     def saved_by(self, table: int) -> tuple[Ints, Floats]:
-        """(ranks (n,) that a table covers, seconds (n, 4) by which each were faster without the table)."""
+        """The ranks (n,) that a table covers, and the seconds (n, 4) that each of them would save without the table."""
         mine = np.flatnonzero(self.table == table)
         pieces = Footprint(self.footprint.mode[mine], self.footprint.width[mine], self.footprint.target[mine])
         own = sum_per_rank(self.terms[mine], pieces, self.problem)
@@ -102,7 +102,7 @@ class PlacedCosts:
 
     @cached_property
     def most_saved(self) -> Floats:
-        """Seconds (T,) by which the rank that gains most were faster without each table: `saved_by` of all at once."""
+        """For each table (T,) the most seconds that a rank would save without it: `saved_by` for all tables at once."""
         modes, world = self.problem.modes, self.problem.cluster.world_size
         coverage, found = modes.coverage[self.footprint.mode], np.zeros(len(self.problem.tables))
         some = np.flatnonzero(coverage < world)
@@ -124,20 +124,20 @@ class PlacedCosts:
 
     @cached_property
     def _different_sums(self) -> list[Floats]:
-        """The summed terms (n, k) of each group on ranks that differ; of any one where costs add up."""
+        """For each group the distinct sums of terms (n, k) over ranks; only those of rank 0 if costs are additive."""
         ranks = slice(0, 1) if self.evaluator.additive else slice(None)
         return [np.unique(each, axis=0) for each in self.sums[ranks].swapaxes(0, 1)]
 
     def _saved(self, sums: Floats, own: Floats) -> Floats:
-        """Seconds (n, 4) that sums (n, k) cost more than without the own terms."""
+        """Seconds (n, 4) by which the cost of sums (n, k) exceeds their cost without `own` terms (n, k)."""
         return self.evaluator.head(sums) - self.evaluator.head(sums - own)
 
     def _freed(self, group: Ints) -> Floats:
-        """What no rank pays any more (n, 4) once the only table of a group leaves."""
+        """Shared seconds (n, 4) of groups that every rank saves if the removed table is the only one of its group."""
         return np.where((self._tables_of_groups[group] == 1)[:, None], self.evaluator.shared[group], 0.0)
 
     @cached_property
     def _tables_of_groups(self) -> Ints:
-        """How many tables each group holds (G,)."""
+        """Number of tables in each group (G,)."""
         groups = self.evaluator.groups
         return np.bincount(np.unique(self.table * groups + self.group) % groups, minlength=groups)

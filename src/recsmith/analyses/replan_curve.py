@@ -1,7 +1,7 @@
-"""What moving more of an old plan brings: the step's seconds against the bytes that move, and what pays.
+"""The trade-off of replanning: seconds of a step over the bytes that are moved, and the point that pays most.
 
-A move costs the time in which the device that receives most receives it, over one link, once. A shorter step saves its
-difference in each of the steps that are left.
+A move costs, once, the time in which the device that receives most bytes receives them over one link. A shorter step
+saves its difference in each of the steps that are left.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from recsmith.plans import Plan
 from recsmith.problems import Constraints
 from recsmith.workloads import Workload
 
-LIMITS = ("0%", "1%", "2%", "5%", "10%", "20%", "50%", "100%")  # of the weights that stay: a few points of the curve
+LIMITS = ("0%", "1%", "2%", "5%", "10%", "20%", "50%", "100%")  # of the weights of tables in both plans
 
 
 @noun
 class CurvePoint:
-    """The plan within one limit; None, with the reason, where none was found that moves so little.
+    """The plan for one limit of moved bytes, or the error if no plan was found that moves so little.
 
-    total_s: seconds of the remaining steps and of the move, where the number of steps is known.
+    total_s: seconds of the remaining steps and of the move; None if the number of steps is not known.
     """
 
     max_moved_bytes: int
@@ -38,9 +38,9 @@ class CurvePoint:
 
 @noun
 class ReplanCurve:
-    """Plans for rising limits of what may move, and which of them pays most, where the steps that are left are known.
+    """Plans for rising limits of moved bytes, and the one that pays most if the number of steps left is known.
 
-    link_bandwidth: bytes per second at which a device receives weights. recommended: the number of a point, or None.
+    link_bandwidth: bytes per second at which a device receives weights. recommended: the index of a point, or None.
     """
 
     points: tuple[CurvePoint, ...]
@@ -50,7 +50,7 @@ class ReplanCurve:
 
     @property
     def best(self) -> Replanned:
-        """The recommended plan; without a recommendation, that of the highest limit that has one."""
+        """The recommended plan; without a recommendation, the plan of the highest limit that has one."""
         if self.recommended is not None:
             return cast(Replanned, self.points[self.recommended].replanned)
         return next(point.replanned for point in reversed(self.points) if point.replanned is not None)
@@ -69,19 +69,20 @@ def replan_curve(
     on_point: Callable[[CurvePoint], None] | None = None,
     **search: Unpack[SearchArguments],
 ) -> ReplanCurve:
-    """Plans of `replan` for several limits of what may move; each is no worse than those that move less.
+    """Plans of `replan` for several limits of moved bytes; each is no worse than the plans of lower limits.
 
     Args:
-        old: the plan that runs, or its file.
-        workload: what is trained now; that of the old plan by default.
-        cluster: the devices that are there now; those of the old plan by default.
-        limits: as `max_moved` of `replan`.
-        steps_left: steps that the job still makes; where they and the move take least, a point is recommended.
+        old: the running plan, or its file.
+        workload: the current workload; that of the old plan by default.
+        cluster: the current cluster; that of the old plan by default.
+        limits: limits of moved bytes, as `max_moved` of `replan`.
+        steps_left: steps that the job still has to run; if given, the point at which these steps and the move together
+            take least time is recommended.
         link_bandwidth: bytes per second at which a device receives weights; by default those of the link between hosts,
-            or within the host where there is one.
-        planner: a name, or a planner of your own.
+            or of the link within the host if there is only one.
+        planner: a name, or a planner object.
         constraints: Constraints, or a file of them.
-        on_point: hears of each plan.
+        on_point: called with each point.
         **search: as in `plan`.
 
     Raises:

@@ -1,9 +1,9 @@
-"""What a sweep says: a point for each cluster and batch, and the knee, after which more devices no longer pay.
+"""Results of a sweep: a point for each cluster and batch, and the knee, beyond which more devices no longer pay.
 
 The knee is that of Eager, Zahorjan and Lazowska, "Speedup versus efficiency in parallel systems" (IEEE Transactions on
-Computers 38(3), 1989): the count at which the ratio of efficiency to execution time is largest. Efficiency is 1 / (n t)
-and time t, for n devices that take t seconds a sample, so the knee has the least n t^2. In words: f times the devices
-pay as long as they give more than sqrt(f) times the samples a second, and doubling pays above 1.41.
+Computers 38(3), 1989): the count at which the ratio of efficiency to execution time is largest. For n devices that take
+t seconds per sample, efficiency is 1 / (n t) and time is t, so the knee has the least n t^2. In words: f times the
+devices pay as long as they give more than sqrt(f) times the samples per second; doubling pays above 1.41.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,18 @@ PointOutcome = Literal["planned", "infeasible", "not_found", "refused"]
 
 @noun
 class Point:
-    """One cluster and batch: what its plan costs, or why it has none.
+    """One cluster and batch: the figures of its plan, or the reason why it has none.
 
-    per_host: devices of a full host; one host may hold fewer. batch_size: samples per device and step;
-    global_batch_size: of all devices.
-    outcome: 'planned'; 'infeasible', proved; 'not_found' by a search that proves nothing; or 'refused', where tables
-    have no legal placement on so many devices. error: why there is no plan.
-    total_s, bound_s, gap: of the plan's step; its embedding part, as everywhere. memory_share: largest share of a
-    device's memory in use. device_s_per_step: devices x step; device_s_per_million: the same for a million samples.
-    elapsed_s: to make the plan, bound included. truncated: a limit or Ctrl-C cut its search short.
-    group_size: devices of a sharding group of a 2D job, which the plan is for. sync_s: what the synchronisation of its
-    replicas adds to a step on the rank where it takes longest, as cost model `analytic` has it.
+    per_host: devices of a full host; a single host may have fewer. batch_size: samples per device and step;
+    global_batch_size: samples of all devices and a step.
+    outcome: 'planned'; 'infeasible' (proved); 'not_found' (by a search that proves nothing); or 'refused' (tables have
+    no legal placement on this many devices). error: why there is no plan.
+    total_s, bound_s, gap: seconds, bound and gap of the plan's step, which covers the embeddings. memory_share: largest
+    fraction of a device's memory in use. device_s_per_step: devices x step; device_s_per_million: device seconds for a
+    million samples. elapsed_s: seconds to make the plan, including the bound. truncated: whether a limit or Ctrl-C
+    ended its search early.
+    group_size: devices of the 2D job's sharding group that the plan is for. sync_s: seconds that the synchronisation of
+    replicas adds to a step on the slowest rank, by cost model `analytic`.
     """
 
     device: str
@@ -59,12 +60,12 @@ class Point:
 
 @noun
 class Knee:
-    """Where more devices stop to pay, on one device type at one batch: `size` is the batch that the sweep keeps fixed.
+    """The number of devices beyond which more no longer pay, for one device type and one batch.
 
-    next_devices: the next larger count with a plan, None where the knee is the largest; more may pay then.
-    next_speedup: its samples a second over the knee's. pays_from: what that would have to exceed to pay.
-    fewest: the knee is the smallest count with a plan. proven: at no other count can any plan take its place.
-    group_size: of the series, in a sweep of 2D jobs.
+    size: the batch that the sweep keeps fixed. next_devices: the next larger count with a plan; None if the knee is the
+    largest count, and then more may pay. next_speedup: its samples per second / those of the knee. pays_from: the
+    speedup above which it would pay. fewest: whether the knee is the smallest count with a plan. proven: whether no
+    plan at another count can be the knee. group_size: group size of the series in a sweep of 2D jobs.
     """
 
     device: str
@@ -81,10 +82,10 @@ class Knee:
 
 @noun
 class Fewest:
-    """The fewest devices whose step is at most limit_s, on one device type at one batch; devices is None where none is.
+    """The fewest devices whose step is at most limit_s, for one device type and one batch; devices is None if none is.
 
-    size: the batch that the sweep keeps fixed. total_s: of the step. fewer: the next smaller count that was asked for,
-    None where there is none. proven: that count has no plan whose step is so short.
+    size: the batch that the sweep keeps fixed. total_s: seconds of the step. fewer: the next smaller count, if it was
+    planned for; else None. proven: whether it is proved that this smaller count has no plan with such a step.
     """
 
     device: str
@@ -101,10 +102,10 @@ class Fewest:
 
 @noun
 class Sweep:
-    """Points by device type, batch and number of devices, in this order, and the knees among them.
+    """Points in order of device type, batch and number of devices, and the knees among them.
 
-    fixed: which batch stays the same while the devices grow. left: points that were not done, for Ctrl-C came first.
-    plans: by the digests of their points. fewest: of each series, in a sweep that looks for the fewest devices.
+    fixed: which batch is kept while the number of devices grows. left: number of points that Ctrl-C left undone.
+    plans: plans by digest. fewest: the answer of each series, in a sweep that looks for the fewest devices.
     """
 
     workload: Workload
@@ -120,7 +121,7 @@ class Sweep:
 
 
 def with_knees(points: Sequence[Point], fixed: Fixed) -> tuple[tuple[Point, ...], tuple[Knee, ...]]:
-    """The points, knees marked, and the knees; a series of fewer than two plans has none."""
+    """The points, with knees marked, and the knees; a series with fewer than two plans has none."""
     marked: list[Point] = []
     knees: list[Knee] = []
     for _, group in groupby(points, key=lambda point: _series(point, fixed)):
@@ -152,7 +153,7 @@ def _knee(best: Point, series: Sequence[Point], planned: Sequence[Point], fixed:
 
 
 def _price(point: Point) -> float:
-    """What the knee has least of: devices x (seconds a sample)^2."""
+    """The quantity that is least at the knee: devices x (seconds per sample)^2."""
     return _price_at(point, point.total_s or 0.0)
 
 
@@ -161,7 +162,7 @@ def _price_at(point: Point, step_s: float) -> float:
 
 
 def _proven(best: Point, series: Sequence[Point]) -> bool:
-    """Whether the knee stands even if every other count had a plan as cheap as its bound."""
+    """Whether the knee would be the same even if every other count had a plan as cheap as its bound."""
     rivals = [point for point in series if point is not best and point.outcome in ("planned", "not_found")]
     return all(point.bound_s is not None and _price_at(point, point.bound_s) >= _price(best) for point in rivals)
 

@@ -1,9 +1,9 @@
-"""What a plan costs if its pooling factors are a little off: the same placement, many draws of the demand.
+"""Sensitivity of a plan's cost to errors of its pooling factors: one placement, many random draws of the demand.
 
-A draw multiplies the pooling factors of each table (of all its features alike) by a factor of its own, uniform on
-[1 - off, 1 + off] and independent of the other tables'; 0.2 means "off by up to 20 % either way". Nothing else changes:
-placement, batch and access profiles stay, and memory is not checked. The k-th draw is the same for every plan of the
-same tables, whatever their order, so that plans can be compared.
+A draw multiplies the pooling factors of each table (of all its features) by one factor, which is uniform on
+[1 - off, 1 + off] and independent between tables; 0.2 means "off by up to 20 % in either direction". Placement, batch
+and access profiles do not change, and memory is not checked. The k-th draw is the same for every plan of the same
+tables in any order, so that plans can be compared.
 
 Legend: T tables, M modes, P plans, N pieces, D draws, W ranks, G fusion groups, F phases.
 """
@@ -24,18 +24,18 @@ from recsmith.plans import Plan, load_plan
 from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_group
 from recsmith.problems.modes import Demand, Modes
 
-OFF = 0.2  # share by which pooling factors are off at most: a convention, not measured
-DRAWS = 100  # enough for a 95th percentile with five draws above it
-PIECES_AT_ONCE = 20_000  # of the draws that are priced together; more take memory and gain nothing
+OFF = 0.2  # largest relative error of pooling factors: a convention, not measured
+DRAWS = 100  # number of draws: enough for a 95th percentile with five draws above it
+PIECES_AT_ONCE = 20_000  # most pieces x draws that are priced together; more take memory and save no time
 
 Columns = TypeVar("Columns", Demand, Modes)
 
 
 @noun
 class Spread:
-    """Seconds of a step in the middle of the draws, and what only one draw of twenty exceeds.
+    """Median seconds of a step over the draws, and the 95th percentile.
 
-    off: how far pooling factors were off at most, as a share of themselves.
+    off: largest relative error of the pooling factors.
     """
 
     median_s: float
@@ -52,7 +52,7 @@ def sensitivity(
     off: float = OFF,
     seed: int = 0,
 ) -> Spread:
-    """How much a plan's cost hangs on its pooling factors, under a cost model (the plan's own by default).
+    """How much a plan's cost depends on its pooling factors, under a cost model (the plan's own by default).
 
     Raises:
         UsageError: fewer than one draw, or `off` outside of 0 .. 1.
@@ -66,7 +66,7 @@ def sensitivity(
 def spread_of(
     model: CostModel, problem: Problem, footprint: Footprint, draws: int = DRAWS, off: float = OFF, seed: int = 0
 ) -> Spread:
-    """The same for placed pieces."""
+    """The spread of the cost of placed pieces."""
     return spreads_of(model, problem, [footprint], draws, off, seed)[0]
 
 
@@ -74,7 +74,7 @@ def spreads_of(
     model: CostModel, problem: Problem, footprints: Sequence[Footprint], draws: int = DRAWS, off: float = OFF,
     seed: int = 0,
 ) -> list[Spread]:  # fmt: skip
-    """The same for several plans of a problem. Cost: prices different pieces once per draw, some draws at once."""
+    """The spreads of several plans of one problem; distinct pieces are priced once per draw, several draws at once."""
     if draws < 1 or not 0 <= off <= 1:
         raise UsageError(f"sensitivity of {draws} draws that are off by {off}: draws start at 1, off lies in 0 .. 1")
     used, plans = _in_use(problem, footprints)
@@ -84,7 +84,7 @@ def spreads_of(
     totals = np.concatenate(
         [_totals(model, used, plans, factors[first : first + at_once], features) for first in parts], axis=1
     )
-    beside = sequence_seconds(problem.workload, problem.cluster)  # of pooling factors as they are
+    beside = sequence_seconds(problem.workload, problem.cluster)  # at the given pooling factors
     return [
         Spread(median_s=median + beside, p95_s=high + beside, off=off, draws=draws)
         for median, high in np.percentile(totals, (50, 95), axis=1).T.tolist()
@@ -98,7 +98,7 @@ def _factors(problem: Problem, draws: int, off: float, seed: int) -> Floats:
 
 
 class _Plans(NamedTuple):
-    """Plans of a problem: its different pieces, mode and width (2, N), and where those of each plan are (n,)."""
+    """Plans of a problem: distinct pieces (2, N), as mode and width, and each plan's indices (n,) into them."""
 
     pieces: Ints
     places: list[Ints]
@@ -106,7 +106,7 @@ class _Plans(NamedTuple):
 
 
 def _in_use(problem: Problem, footprints: Sequence[Footprint]) -> tuple[Problem, _Plans]:
-    """The problem with only the modes that are placed; its pieces and options are no longer its own."""
+    """The problem reduced to the modes that are placed, whose pieces and options must not be used; and the plans."""
     kept = np.unique(np.concatenate([each.mode for each in footprints]))
     columns = {name: getattr(problem.modes, name)[kept] for name in Modes.__dataclass_fields__}
     columns["group"] = np.unique(columns["group"], return_inverse=True)[1]
@@ -118,7 +118,7 @@ def _in_use(problem: Problem, footprints: Sequence[Footprint]) -> tuple[Problem,
 
 
 def _totals(model: CostModel, problem: Problem, plans: _Plans, factors: Floats, features: Floats) -> Floats:
-    """Seconds of the step (P, D) with the pooling factors times factors (D, T)."""
+    """Seconds of the step (P, D) with the pooling factors multiplied by factors (D, T)."""
     draws, modes, (mode, width) = len(factors), len(problem.modes.table), plans.pieces
     evaluator = model.compile(_repeated(problem, factors, features))
     every = (mode + modes * np.arange(draws)[:, None]).ravel()
@@ -137,7 +137,7 @@ def _seconds(evaluator: Evaluator, problem: Problem, placed: Footprint, terms: F
 
 
 def _repeated(problem: Problem, factors: Floats, features: Floats) -> Problem:
-    """One problem of all draws: D times the tables, each time with other pooling factors."""
+    """One problem for all draws: the tables are repeated D times, each time with other pooling factors."""
     draws, tables = len(factors), len(problem.tables)
     once = _repeat(problem.demand, draws)
     factor, pooled = factors.ravel(), once.pooled
@@ -162,13 +162,13 @@ def _repeated(problem: Problem, factors: Floats, features: Floats) -> Problem:
 
 
 def _repeat(columns: Columns, times: int) -> Columns:
-    """A set of columns, each end to end as often as told."""
+    """A set of columns, each repeated `times` times."""
     names = type(columns).__dataclass_fields__
     return replace(columns, **{name: np.tile(getattr(columns, name), times) for name in names})
 
 
 def _features(problem: Problem) -> Floats:
-    """Of each feature (3, n) its table, its pooling factor, and its poolings in a step."""
+    """For each of n features (3, n): index of its table, pooling factor, and poolings in a step."""
     usual = problem.workload.batch_size
     features = [
         (t, feature.pooling_factor, feature.num_poolings * (feature.batch_size or usual))
@@ -179,7 +179,7 @@ def _features(problem: Problem) -> Floats:
 
 
 def _filled(problem: Problem, factors: Floats, features: Floats) -> Floats:
-    """Outputs of pooled tables (D, T) as TorchRec counts them: min(1, pooling factor) for each pooling."""
+    """Outputs of pooled tables (D, T) as TorchRec counts them: min(1, pooling factor) per pooling."""
     of, pooling_factor, poolings = features
     table = of.astype(np.int64)
     filled = np.zeros((len(problem.tables), len(factors)))

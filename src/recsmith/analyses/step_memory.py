@@ -1,4 +1,4 @@
-"""The memory of a plan over the time of a step: what `recsmith explain --memory` shows."""
+"""The memory of a plan over the phases of a step, for `recsmith explain --memory`."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ from recsmith.units import format_size
 
 @dataclass(frozen=True)
 class StepMemory:
-    """The schedule of a plan, what rests in it, and what was known of dense layers.
+    """The memory schedule of a plan, the bytes of stashed tables, and the bytes of dense layers.
 
-    source: where `dense` is from, in words.
+    source: the source of `dense`, in words.
     """
 
     plan: Plan
@@ -29,7 +29,7 @@ class StepMemory:
 
     @property
     def stated(self) -> Cluster:
-        """The plan's cluster with the reserve that was asked for, where phases leave room for different parts of it."""
+        """The plan's cluster with the whole requested reserve, also if phases keep different parts of it free."""
         asked = problem_of(self.plan).constraints.stash
         if asked is None or asked.dense is None:
             return self.plan.cluster
@@ -41,11 +41,14 @@ class StepMemory:
 def step_memory(
     plan: Plan | Source, dense: DenseBytes | None = None, source: str = "the run's own layers"
 ) -> StepMemory:
-    """What is alive on each rank in each phase of a step.
+    """The memory in use on each rank in each phase of a step.
 
-    plan: a Plan, or its file. dense: what the model needs beside its tables; by default what the plan was made with:
-    its own record where tables may rest, the estimate of a plain DLRM, or the reserve that somebody stated, all of
-    which is then alive in every phase. source: where `dense` is from, in words.
+    Args:
+        plan: a Plan, or its file.
+        dense: bytes of the model without its tables. By default those that the plan was made with: its own record if
+            tables may be stashed, the estimate of a plain DLRM, or the stated reserve, which is then in use in every
+            phase.
+        source: the source of `dense`, in words.
 
     Raises:
         UsageError: the plan was made in TorchRec's accounting, which knows no phases.
@@ -64,12 +67,12 @@ def step_memory(
 
 
 def with_dense(memory: StepMemory, dense: DenseBytes) -> StepMemory:
-    """The memory of the same plan's step where dense layers hold something else."""
+    """The memory of the same plan's step with other bytes of dense layers."""
     return step_memory(memory.plan, dense)
 
 
 def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
-    """(what a plan was made to leave to dense layers, where that is from)."""
+    """The bytes that a plan was made to leave to dense layers, and their source in words."""
     stashing = problem_of(plan).constraints.stash
     if stashing is not None and stashing.dense is not None:
         return stashing.dense, _made_for(plan, stashing.dense)
@@ -83,7 +86,7 @@ def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
 
 
 def _made_for(plan: Plan, dense: DenseBytes) -> str:
-    """What a plan says of dense layers, where its reserve is not what they need, but what tables leave beside it."""
+    """The source of dense bytes in words, for a plan with stashed tables, whose reserve differs from phase to phase."""
     always, beside = format_size(dense.fixed), format_size(dense.activations)
     kept = format_size(plan.cluster.reserve_bytes or 0)
     words = f"as the plan was made for: {always} always, and {beside} of activations"

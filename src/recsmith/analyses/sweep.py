@@ -1,7 +1,7 @@
-"""One plan for every number of devices, device type and batch size: what each costs, and where more stop to pay.
+"""Plans for every number of devices, device type and batch size, and finds where more devices no longer pay.
 
-Which clusters and batches are visited is checked before the first is planned. Each point of the grid is one `plan`,
-found from scratch; limits hold for each alone. A point without a plan says why and loses nobody else.
+All clusters and batches are checked before the first one is planned. Each point of the grid is one `plan`, made from
+scratch; limits apply to each point separately. A point without a plan holds an error and does not stop the sweep.
 """
 
 import math
@@ -36,9 +36,9 @@ OUT_OF_MEMORY = "the search ran out of memory; allow fewer types (--types), or -
 
 @dataclass(frozen=True)
 class GridPoint:
-    """What one point plans for. per_host: devices of a full host; batch_size: local.
+    """The input of one point. per_host: devices of a full host. batch_size: samples per device and step.
 
-    cluster: the whole job's. group_size: devices of a sharding group, None for a job of one group.
+    cluster: the cluster of the whole job. group_size: devices of a sharding group; None for a job of one group.
     """
 
     per_host: int
@@ -54,11 +54,11 @@ def grid_of(
     sizes: Sequence[int],
     group_sizes: Sequence[int] | None = None,
 ) -> list[GridPoint]:
-    """Every cluster at every batch, group size and number of devices, in this order; all grow, duplicates are gone.
+    """Every combination of cluster, batch, group size and number of devices, in this order, ascending, each once.
 
     Raises:
-        UsageError: a list is empty, a name unknown, a count below 1, or no whole number of hosts, or a global batch
-            that it does not divide.
+        UsageError: a list is empty, a name is unknown, or a count is below 1, no whole number of hosts, or no divisor
+            of a global batch.
     """
     templates = _templates(sources)
     counts = _counts(devices, "number of devices")
@@ -80,7 +80,7 @@ def grid_of(
 
 
 def whole_hosts(sources: Sequence[Cluster | Source], fixed: Fixed, sizes: Sequence[int]) -> list[int]:
-    """Devices of 1 to 64 whole hosts; of these, where the global batch is fixed, the counts that divide it.
+    """The numbers of devices in 1 to 64 whole hosts; only those that divide the global batches, if these are fixed.
 
     Raises:
         UsageError: hosts have different numbers of devices, or no count divides the batches.
@@ -96,7 +96,7 @@ def whole_hosts(sources: Sequence[Cluster | Source], fixed: Fixed, sizes: Sequen
 
 
 def _counts(values: Sequence[int], what: str) -> list[int]:
-    """Whole numbers in order, once each."""
+    """The sorted distinct values; UsageError unless there are some, all whole and at least 1."""
     wrong = next((each for each in cast(Sequence[object], values) if not isinstance(each, int) or each < 1), None)
     if wrong is not None:
         raise UsageError(f"{what} {wrong!r} cannot be; give whole numbers of at least 1")
@@ -106,7 +106,7 @@ def _counts(values: Sequence[int], what: str) -> list[int]:
 
 
 def _templates(sources: Sequence[Cluster | Source]) -> list[Cluster]:
-    """The hosts that clusters are made of, once each; name and number of devices tell them apart."""
+    """One host of each cluster, without duplicates; UsageError if two differ but have equal name and device count."""
     templates = list(dict.fromkeys(_host_of(load_cluster(source)) for source in sources))
     if not templates:
         raise UsageError("a sweep needs at least one device; name for example h100")
@@ -118,7 +118,7 @@ def _templates(sources: Sequence[Cluster | Source]) -> list[Cluster]:
 
 
 def _host_of(cluster: Cluster) -> Cluster:
-    """One host of a cluster whose devices are alike."""
+    """One host of a cluster; UsageError if its devices differ in memory or it is a group of a 2D job."""
     if cluster.replication is not None:
         raise UsageError(
             f"the cluster of '{cluster.device.name}' is a sharding group of a 2D job; give a sweep the job's hosts, "
@@ -133,7 +133,7 @@ def _host_of(cluster: Cluster) -> Cluster:
 
 
 def _resized(host: Cluster, count: int) -> Cluster:
-    """The cluster of so many devices: a part of one host, or whole hosts."""
+    """A cluster of `count` devices: a part of one host, or whole hosts."""
     local = host.local_world_size
     if count <= local:
         return replace(host, local_world_size=count)
@@ -175,28 +175,29 @@ def sweep(
     on_point: OnPoint | None = None,
     **search: Unpack[SearchArguments],
 ) -> Sweep:
-    """Plans for several numbers of devices, device types and batch sizes, with what each costs, and the knees.
+    """Plans for several numbers of devices, device types and batch sizes, with the cost of each, and the knees.
 
     Args:
         workload: a Workload, a built-in name or a file.
-        devices: counts; up to one host's devices share a host, more are whole hosts. By default, where the fewest are
-            looked for: up to 64 whole hosts, as far as they divide the global batches.
-        device: clusters, names ('h100', 'h100:4') or files; their number of hosts is what is swept.
-        fewest_under_s: look for the fewest devices whose step is at most so many seconds. Only the counts that it takes
-            are planned, and the first answer of each device type and batch is in `fewest`.
+        devices: numbers of devices; up to one host's devices share a host, more are whole hosts. The default for
+            fewest_under_s is up to 64 whole hosts, restricted to counts that divide the global batches.
+        device: clusters, names ('h100', 'h100:4') or files; the sweep varies their number of hosts.
+        fewest_under_s: look for the fewest devices whose step is at most this many seconds. Only the counts that this
+            search needs are planned; `fewest` has the answer for each device type and batch.
         batch_sizes: samples per device and step; duplicates count once, as in all lists.
-        global_batches: samples of all devices together, instead; with neither, the workload's batch size.
+        global_batches: samples of all devices together, in place of batch_sizes; by default the workload's batch size
+            per device is used.
         group_sizes: devices of a sharding group of a 2D job; by default the whole job.
-        steps_per_sync: of a 2D job, as in `sharding_group`.
-        use_inter_host_allreduce: of a 2D job, as in `sharding_group`.
-        fully_sharded: of a 2D job, as in `sharding_group`.
-        planner: a name, or a planner of your own.
+        steps_per_sync: for a 2D job, as in `sharding_group`.
+        use_inter_host_allreduce: for a 2D job, as in `sharding_group`.
+        fully_sharded: for a 2D job, as in `sharding_group`.
+        planner: a name, or a planner object.
         constraints: Constraints, or a file of them.
-        on_point: hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
-        **search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits hold for each point alone.
+        on_point: called with each point; if it returns True the sweep ends, as by Ctrl-C, with the points done so far.
+        **search: cost_model, seed, iterations, time_limit_s and space, as in `plan`; limits apply to each point.
 
     Raises:
-        UsageError: a name, value or file breaks a rule; or every point was refused for one.
+        UsageError: a name, value or file breaks a rule, or every point was refused.
     """
     workload = load_workload(workload)
     fixed, sizes = _batches(workload, batch_sizes, global_batches)
@@ -235,7 +236,7 @@ def _plan_at(
 def _batches(
     workload: Workload, batch_sizes: Sequence[int] | None, global_batches: Sequence[int] | None
 ) -> tuple[Fixed, Sequence[int]]:
-    """Which batch stays fixed as devices grow, and its sizes."""
+    """Which batch is kept while the number of devices grows, and its sizes."""
     if global_batches is None:
         return "batch_size", (workload.batch_size,) if batch_sizes is None else batch_sizes
     if batch_sizes is not None:
@@ -249,7 +250,7 @@ Done = tuple[Point, Result | None]
 
 
 def _with_points(empty: Sweep, done: Sequence[Done]) -> Sweep:
-    """The sweep of these points; UsageError where all of them were refused."""
+    """The sweep with these points; UsageError if all of them were refused."""
     if all(point.outcome == "refused" for point, _ in done):
         raise UsageError(done[0][0].error)
     points, knees = with_knees([point for point, _ in done], empty.fixed)
@@ -264,11 +265,11 @@ def _with_fewest(
     empty: Sweep, grid: Sequence[GridPoint], search: Callable[[GridPoint], Result], on_point: OnPoint | None,
     limit_s: float,
 ) -> Sweep:  # fmt: skip
-    """The sweep of the points that finding the fewest devices of each series takes; without knees."""
+    """The sweep that finds the fewest devices of each series; it has only the points planned for this, and no knees."""
     done: list[Done] = []
     fewest: list[Fewest] = []
-    places: list[int] = []  # of each of `done`, in the grid
-    size = len({at.cluster.world_size for at in grid})  # of a series: all have the same counts
+    places: list[int] = []  # index in the grid of each point of `done`
+    size = len({at.cluster.world_size for at in grid})  # points of a series: all have the same counts
 
     def to_visit() -> Generator[GridPoint]:
         for begin in range(0, len(grid), size):
@@ -292,7 +293,7 @@ def _with_fewest(
 def _visit(
     grid: Iterable[GridPoint], search: Callable[[GridPoint], Result], on_point: OnPoint | None, done: list[Done]
 ) -> None:
-    """Add the points to `done` in turn, until Ctrl-C or the caller ends them; Ctrl-C before the first is one."""
+    """Add the points to `done` in turn, until Ctrl-C or the caller ends them; Ctrl-C before any point is raised."""
     with _noted_interrupts() as interrupts:
         try:
             for at in grid:
@@ -306,7 +307,7 @@ def _visit(
 
 @contextmanager
 def _noted_interrupts() -> Generator[list[int]]:
-    """Every Ctrl-C, as it comes: a search that holds a plan ends early and says nothing of why."""
+    """A list of the Ctrl-C signals so far: on Ctrl-C, a search that has a plan returns it without saying why."""
     seen: list[int] = []
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or current_thread() is not main_thread():

@@ -1,4 +1,4 @@
-"""What could be changed for the tables of a job on a cluster, each as an edit of tables and cluster."""
+"""The changes that `recsmith advise` offers for tables on a cluster, each as an edit of tables and cluster."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from recsmith.workloads.optimizers import OptimizerName
 Edit = Callable[[Workload, Cluster], tuple[Workload, Cluster]]
 ROW_WISE: dict[str, OptimizerName] = {"adagrad": "rowwise_adagrad", "adam": "partial_rowwise_adam"}
 NEW_PLAN = "a new plan"
-QUARTERS = (1, 2, 3, 8)  # of the devices that there are, which are tried in place of them
+QUARTERS = (1, 2, 3, 8)  # quarters of the present number of devices that are tried in its place
 
 
 @dataclass(frozen=True)
 class TableSwitch:
-    """A switch and what it changes. edit: of tables and cluster. planned: whether placements are made anew."""
+    """A switch and its change. edit: changes tables and cluster. planned: whether placements are planned again."""
 
     switch: Switch
     edit: Edit
@@ -28,7 +28,7 @@ class TableSwitch:
 
 @dataclass(frozen=True)
 class JobNames:
-    """What the user calls the tables and the cluster, for lines that are to be typed."""
+    """The user's names for the tables and the cluster, for command lines in the advice."""
 
     tables: str = "TABLES"
     cluster: str = "CLUSTER"
@@ -38,10 +38,15 @@ def switches_of(
     tables: Workload, cluster: Cluster, *, running: bool = False, aim: Aim = STEP, too_long: bool = False,
     named: JobNames = JobNames(),
 ) -> list[TableSwitch]:  # fmt: skip
-    """What could be switched on for tables on a cluster, as far as it is not on already.
+    """The switches for tables on a cluster that are not on already.
 
-    running: whether a plan runs, so that another may be made. aim: devices are changed where they or money count.
-    too_long: whether a step is over its limit, so that a smaller batch and more devices are tried.
+    Args:
+        tables: the tables and batch size of the job.
+        cluster: its cluster.
+        running: whether a plan is running, so that a new plan is offered.
+        aim: the objective; other devices are offered if devices or money count.
+        too_long: whether a step is over its limit, so that a smaller batch and more devices are offered.
+        named: the user's names for tables and cluster.
     """
     whole = cluster.replication is None and not isinstance(cluster.hbm_bytes, tuple)
     found = [*([_new_plan(aim, named)] if running else []), *_other_tables(tables, cluster)]
@@ -59,7 +64,7 @@ def switches_of(
 
 
 def _new_plan(aim: Aim, named: JobNames) -> TableSwitch:
-    """Placements made anew."""
+    """A new plan for the job as it is."""
     memory = " --hbm SIZE" if aim.objective == "memory" else ""
     made = Switch(
         name=NEW_PLAN,
@@ -70,7 +75,7 @@ def _new_plan(aim: Aim, named: JobNames) -> TableSwitch:
 
 
 def _other_tables(tables: Workload, cluster: Cluster) -> Iterator[TableSwitch]:
-    """Other messages, lookups, data types and optimizers of the tables."""
+    """Switches of the tables' messages, lookups, data types and optimizer."""
     if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
         made = Switch(
             name="fp16 and bf16 between devices",
@@ -114,7 +119,7 @@ def _batch(name: str, times: int, over: int, tables: Workload) -> TableSwitch:
 
 
 def _other_devices(tables: Workload, cluster: Cluster, quarters: tuple[int, ...] = QUARTERS) -> Iterator[TableSwitch]:
-    """Fewer and more devices for the same batch of the whole job, in whole hosts or parts of one."""
+    """Switches to fewer or more devices at the same global batch, in whole hosts or parts of one."""
     whole = tables.batch_size * cluster.world_size
     counts = [cluster.world_size * each // 4 for each in quarters if not cluster.world_size * each % 4]
     local = cluster.local_world_size
@@ -132,7 +137,7 @@ def _other_devices(tables: Workload, cluster: Cluster, quarters: tuple[int, ...]
 
 
 def _with_devices(other: Cluster) -> Edit:
-    """So many devices, of the kind that there is, for the same samples of a step."""
+    """An edit to the other cluster's number of devices, of the present kind, at the same global batch."""
 
     def edit(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
         samples = work.batch_size * where.world_size
@@ -147,7 +152,7 @@ def _with_devices(other: Cluster) -> Edit:
 
 
 def _other_kinds(cluster: Cluster, aim: Aim) -> Iterator[TableSwitch]:
-    """As many devices of each other kind that has a price."""
+    """Switches to equally many devices of each other kind that has a price."""
     for name in aim.prices or ():
         if name == cluster.device.name:
             continue
@@ -162,7 +167,7 @@ def _other_kinds(cluster: Cluster, aim: Aim) -> Iterator[TableSwitch]:
 
 
 def _with_kind(other: Cluster) -> Edit:
-    """Devices of another kind, as many as there are."""
+    """An edit to equally many devices of another kind."""
 
     def edit(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
         if where.replication is not None:

@@ -1,13 +1,14 @@
-"""What a job's tables cost with any changes: each change is sought a plan as hard as the job as it is, under one aim.
+"""Prices a job's tables with any changes; each change is planned with the same effort as the job as it is.
 
-Where no plan runs, the job is the best plan that is found for it, and so is the job with each change: sought from the
-placements that there are, and never slower nor fuller than these. Where a plan runs, placements stay, for a change is
-worth what it brings without moving tables; a new plan is a change of its own. What cannot keep placements (other
-devices, sharding groups, no room) is compared with a new plan of the job as it is (`beside`).
+If no plan is running, the price of the job is that of the best plan found for it. So is the price with each change; its
+search starts from the present placements, and its result is never slower or fuller than these. If a plan is running,
+placements are kept, so that a change is worth its gain without moving tables; a new plan is a separate change. A change
+that cannot keep placements (other devices, sharding groups, no room) is compared with a new plan for the job as it is
+(`beside`).
 
-How hard is decided once, by the size of the job: by planner `auto`, or by a quick plan and a search from there
-(planners/warm.py). Of plans that are about as fast, the one whose fullest device holds less is taken; where memory is
-what there is to be less of, that may be as much slower as steps may be off.
+The effort is chosen once, by the size of the job: planner `auto`, or a quick plan and a search from there
+(planners/warm.py). Of plans that are about equally fast, the one whose fullest device holds less is taken; if memory is
+the objective, that plan may be slower by as much as the error of a predicted step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,37 +28,37 @@ from recsmith.plans import Plan
 from recsmith.problems.plain_reserve import estimated_anew
 from recsmith.workloads import Workload
 
-SEARCHED = 2_000  # tables times devices of the job, up to which plans are made by the default planner
-DRAFTS = 4  # placements by formulas that a quick plan is the best of
-THOROUGH = 2 * EFFORT  # of a plan that begins from nothing
-FURTHER = 2 * EFFORT // 3  # of one that begins from placements that were sought so
-MEASURED = (None, "best")  # cost models that take long to ask, beside which formulas draft
-AS_FAST = 0.01  # of a step: plans that are no longer by more count as equally fast
-LEVEL = 1.05  # times the mean device: a fullest device that holds no more is not made less full
-ROUNDS = 4  # of looking for a less full plan, where memory is what there is to be less of; otherwise until one is found
-TIMES = 2  # that one is looked for
+SEARCHED = 2_000  # tables x devices of the job up to which the default planner makes the plans
+DRAFTS = 4  # iterations of the quick plan, which is the best of this many placements
+THOROUGH = 2 * EFFORT  # effort of a search that starts from a quick plan
+FURTHER = 2 * EFFORT // 3  # effort of a search that starts from placements already searched for
+MEASURED = (None, "best")  # cost models that are slow to evaluate; quick plans use formulas in their place
+AS_FAST = 0.01  # relative: a plan whose step is longer by at most this counts as equally fast
+LEVEL = 1.05  # a fullest device with at most this multiple of the mean bytes is not made less full
+ROUNDS = 4  # most searches for a less full plan if memory is the objective
+TIMES = 2  # most searches for a less full plan otherwise; the first success ends them
 
 
 def is_quick(work: Workload, where: Cluster) -> bool:
-    """Whether plans are made in seconds by the default planner."""
+    """Whether the default planner plans a job of this size in seconds."""
     return len(work.tables) * where.world_size <= SEARCHED
 
 
 def fullest(made: Plan) -> int:
-    """Bytes of the device that holds the most."""
+    """Bytes on the fullest device of a plan."""
     return max(each.hbm_bytes for each in made.cost.per_device)
 
 
 def fits(made: Plan) -> bool:
-    """Whether every device has room for what it holds."""
+    """Whether no device of a plan needs more bytes than it has."""
     return all(each.hbm_bytes <= each.hbm_capacity_bytes for each in made.cost.per_device)
 
 
 @dataclass(frozen=True)
 class PlanSearch:
-    """How plans are sought: as hard for every change as for the job as it is.
+    """Searches for plans, with the same effort for every change as for the job as it is.
 
-    search: as `plan` takes it. aim: what there is to be less of. thorough: by the default planner.
+    search: further arguments of `plan`. aim: the objective. thorough: whether the default planner is used.
     """
 
     search: Mapping[str, Any]
@@ -65,7 +66,7 @@ class PlanSearch:
     thorough: bool = True
 
     def made(self, work: Workload, where: Cluster) -> Plan:
-        """A plan from nothing."""
+        """A plan made from scratch."""
         if self.thorough:
             found = self._thoroughly(work, where)
         else:
@@ -73,22 +74,22 @@ class PlanSearch:
         return self._levelled(found)
 
     def _thoroughly(self, work: Workload, where: Cluster) -> Plan:
-        """A plan of the default planner, or of the one that was asked for."""
+        """A plan of the default planner, or of the planner named in `search`."""
         by_planner: dict[str, Any] = {"planner": Auto(brief=True), **self.search}
         return plan(work, where, **by_planner).plan
 
     def improved(self, start: Plan) -> Plan:
-        """The plan that a search finds which is never slower, nor has a fuller device, than one that fits."""
+        """A plan found from a fitting start, which is neither slower than the start nor has a fuller device."""
         room = start.cluster.with_memory(fullest(start), 0)
         try:
             found = self._within(start, room)
-        except (Infeasible, NoPlanFound):  # a planner that does not begin from the start may find no room
+        except (Infeasible, NoPlanFound):  # a planner that ignores the start may find no room
             found = start
         best = start if start.cost.step_s <= found.cost.step_s else found
         return self._levelled(best, rounds=ROUNDS // 2) if self.aim.objective == "memory" else best
 
     def _levelled(self, made: Plan, rounds: int = ROUNDS) -> Plan:
-        """A plan about as fast whose fullest device holds less; the same where none is found."""
+        """A plan that is about as fast and whose fullest device holds less; the given plan if none is found."""
         of_memory = self.aim.objective == "memory"
         longest = made.cost.step_s * (1 + (error_of(made).share if of_memory else AS_FAST))
         least = sum(each.hbm_bytes for each in made.cost.per_device) // len(made.cost.per_device)
@@ -109,7 +110,7 @@ class PlanSearch:
         return made
 
     def _within(self, start: Plan, room: Cluster, effort: int = FURTHER) -> Plan:
-        """A plan on devices with so much room, for those of the start: from there where its size asks for that."""
+        """A plan within the memory of `room`, priced on the start's cluster; a large job is searched from the start."""
         if self.thorough:
             found = self._thoroughly(start.workload, room)
         else:
@@ -121,7 +122,7 @@ class PlanSearch:
         return replace(made, cost=price_plan(made))
 
     def _drafted(self, work: Workload, where: Cluster) -> Plan:
-        """A plan in a second or two: by formulas where the cost model is learned, and priced by the latter."""
+        """A plan made in a second or two: if the cost model is learned, formulas search and the model prices."""
         model = self.search.get("cost_model")
         formulas = ("fitted" if where.device.kind == "cuda" else "analytic") if model in MEASURED else model
         options: dict[str, Any] = {**self.search, "cost_model": formulas, "iterations": DRAFTS}
@@ -134,11 +135,12 @@ class PlanSearch:
 
 @dataclass
 class PricedChanges:
-    """Prices of a job with changes.
+    """Prices a job with any changes.
 
-    base: its plan. runs: whether that runs already. rest_s: seconds of a step that are not the embeddings'; None where
-    nobody said. changes: by name. by: how plans are sought. rate_of: dollars an hour of a device, by name. plans: that
-    were made, by names of changes.
+    base: the plan of the job as it is. runs: whether that plan is running. rest_s: seconds of a step without the
+    embeddings; None if not stated. changes: the changes by name. by: the search for plans. rate_of: returns the dollars
+    per hour of a device by name. plans: the plans made so far, by names of changes. planned: names of changes that
+    needed a new plan.
     """
 
     base: Plan
@@ -151,11 +153,11 @@ class PricedChanges:
     planned: set[str] = field(default_factory=set[str])
 
     def price(self, switches: Sequence[Any]) -> JobPrice:
-        """The job's price with switches."""
+        """The job's price with these switches."""
         return self.priced(self._plan(tuple(each.name for each in switches)))
 
     def beside(self, switch: Any) -> JobPrice | None:
-        """The job under a new plan, where a change has made one of a plan that runs; None: the job as it is."""
+        """The price of the job under a new plan, if a switch had to replace a running plan; else None."""
         if not self.runs or switch.name == NEW_PLAN or switch.name not in self.planned:
             return None
         try:
@@ -164,7 +166,7 @@ class PricedChanges:
             return None
 
     def _plan(self, names: tuple[str, ...]) -> Plan:
-        """The plan with changes, each made under the plan of those before it."""
+        """The plan with these changes, each applied to the plan of the previous ones."""
         if not names:
             return self.base
         if names not in self.plans:
@@ -186,7 +188,7 @@ class PricedChanges:
         return found
 
     def priced(self, made: Plan) -> JobPrice:
-        """The step of a plan with the rest of the job, which grows with the batch."""
+        """The price of a plan together with the rest of the step, whose seconds grow in proportion to the batch."""
         samples = made.workload.batch_size
         rest_s = (self.rest_s or 0.0) * samples / self.base.workload.batch_size
         step_s, known = made.cost.step_s + rest_s, error_of(made)
@@ -199,12 +201,12 @@ class PricedChanges:
 
 
 def devices_of(cluster: Cluster) -> int:
-    """Devices of the whole job, all sharding groups together."""
+    """Number of devices of the whole job, over all sharding groups."""
     return cluster.world_size * (1 if cluster.replication is None else cluster.replication.replicas)
 
 
 def _repriced(before: Plan, work: Workload, where: Cluster) -> Plan:
-    """The same placements for changed tables on changed devices."""
+    """The same placements, priced for changed tables on changed devices."""
     if (work, where) == (before.workload, before.cluster):
         return before
     made = replace(

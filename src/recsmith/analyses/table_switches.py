@@ -1,7 +1,7 @@
-"""What the owner of embedding tables could switch on, by a plan for each: `recsmith advise` on tables and a cluster.
+"""Advice on embedding tables and a cluster, with a plan for each switch: `recsmith advise TABLES --cluster CLUSTER`.
 
 Every switch changes the tables, the batch or the cluster (table_changes.py) and is priced on the whole job
-(table_prices.py). The rest of a step is what it takes beyond its embeddings.
+(table_prices.py). The rest of a step is its time without the embeddings.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,20 +43,20 @@ def advise(
     on_switch: Callable[[str], object] | None = None,
     **search: Any,
 ) -> Advice:
-    """Which changes of tables, optimizer, communication or cluster make a job faster, and what each may cost.
+    """Advises which changes of tables, optimizer, communication or cluster make a job faster, and their possible cost.
 
     Args:
-        workload: nouns, a name such as 'dlrm-v2', or a file.
-        cluster: a noun, a name such as 'h100:8x4', or a file.
-        running: the plan that the job runs today; None: the plan that is made now.
-        step_s: seconds of a whole step of the job as it runs, measured; None: gains are of the embeddings' part alone.
-        step_told: where that is from, in a sentence.
-        not_priced: what of the job these prices leave out, in a sentence.
-        told: what else is to be said of the job, in sentences.
-        named: what the user calls tables and cluster, where they are given as nouns.
-        aim: what the job is to have less of, and its limits.
-        on_switch: hears the name of each switch before it is priced.
-        search: what `plan` takes beside, for every plan.
+        workload: a Workload, a name such as 'dlrm-v2', or a file.
+        cluster: a Cluster, a name such as 'h100:8x4', or a file.
+        running: the plan that the job runs today; None: a plan is made now.
+        step_s: measured seconds of a whole step of the running job; None: gains refer to the embeddings only.
+        step_told: the source of step_s, in a sentence.
+        not_priced: the parts of the job that these prices leave out, in a sentence.
+        told: further sentences about the job.
+        named: the user's names for tables and cluster, if these are passed as objects.
+        aim: the objective and its limits.
+        on_switch: called with the name of each switch before it is priced.
+        search: further arguments of `plan`, for every plan.
 
     Raises:
         UsageError: a name, value or file breaks a rule, or step_s is less than the embeddings alone take.
@@ -92,12 +92,12 @@ def advise(
 
 
 def advise_plan(plan: Plan, on_switch: Callable[[str], object] | None = None) -> Advice:
-    """Advice on a plan that runs, on its own cluster and under the cost model that priced it."""
+    """Advice on a running plan, on its own cluster and under the cost model that priced it."""
     return advise(plan.workload, plan.cluster, running=plan, cost_model=plan.cost_model, on_switch=on_switch)
 
 
 def _aimed(aim: Aim, as_it_is: JobPrice) -> list[str]:
-    """What there is to be less of and its limits, where somebody said so."""
+    """Sentences on the objective and its limits; none for the default objective without limits."""
     limits: list[str] = []
     if aim.step_under_s is not None:
         limits.append(f"a step of at most {format_time(aim.step_under_s)}")
@@ -112,7 +112,7 @@ def _aimed(aim: Aim, as_it_is: JobPrice) -> list[str]:
 
 
 def _memory(base: Plan, tables: Workload, running: object) -> str:
-    """What is kept free on every device, and whether the job as it is leaves that free."""
+    """A sentence on the reserve of every device, and on whether the job as it is keeps it free."""
     estimate = kept_estimate(tables, base.cluster)
     kept = str(estimate) if estimate else f"reserve {format_size(base.cluster.reserve_bytes or 0)} a device"
     if fits(base):
@@ -126,7 +126,7 @@ def _memory(base: Plan, tables: Workload, running: object) -> str:
 
 
 def _rest(base: Plan, step_s: float | None) -> float | None:
-    """Seconds of a step that are not the embeddings'; None where nobody says what a whole step takes."""
+    """Seconds of a step without the embeddings; None if the whole step's seconds are not given."""
     if step_s is None:
         return None
     embeddings = base.cost.step_s

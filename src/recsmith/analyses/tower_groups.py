@@ -1,9 +1,9 @@
-"""Which tables belong together in a tower: interactions of trained tables, places by them, and groups of equal loads.
+"""Groups tables into towers: interactions of trained tables, an embedding by these, and groups of equal load.
 
-Luo et al., "Disaggregated Multi-Tower" (MLSys 2024, arXiv 2403.00877), partitions features by learned interactions:
-distances from interactions, places in few dimensions, and a k-means whose groups are balanced. *coherent* groups have
-what is alike together, *diverse* ones apart. Ours takes interactions from the tables alone, without data, and assigns
-by CP-SAT, which bounds loads where k-means by counts bounds numbers of tables.
+Luo et al., "Disaggregated Multi-Tower" (MLSys 2024, arXiv 2403.00877), partition features by learned interactions:
+distances from interactions, places (points) in few dimensions, and a k-means whose groups are balanced. *coherent*
+groups put similar tables together, *diverse* groups put them apart. This version computes interactions from the tables
+only, without data. It assigns by CP-SAT, which bounds the loads of towers; the paper's k-means bounds table counts.
 
 T tables, D columns of a table, P dimensions of places, H towers
 """
@@ -22,20 +22,20 @@ from recsmith.files import check_is_file
 from recsmith.planners.solver import is_installed
 
 Strategy = Literal["coherent", "diverse", "random"]
-IMBALANCE = 0.1  # of loads: how much more than the mean a tower may have, where tables are small enough
-PLACES = 8  # P: more follow single distances, fewer blur them
-ROUNDS, STARTS = 12, 4  # of k-means: it settles within a few rounds, and is as good as its start
-ROWS = 65_536  # of a table that are looked at, evenly spread
-EFFORT_S = 5.0  # of CP-SAT's own measure for an assignment
+IMBALANCE = 0.1  # fraction by which a tower's load may exceed the mean, if tables are small enough
+PLACES = 8  # P: more dimensions follow single distances, fewer blur them
+ROUNDS, STARTS = 12, 4  # of k-means: it converges within a few rounds, and its result depends on the start
+ROWS = 65_536  # most rows of a table that are read, evenly spaced
+EFFORT_S = 5.0  # limit of an assignment in CP-SAT's deterministic time
 _TABLE = re.compile(r"(?:^|\.)embedding_bags\.([^.]+)\.weight$")
 
 
 def interactions_of(model: Path) -> tuple[list[str], Floats]:
-    """(names, how much alike (T, T) the directions are in which vectors of trained tables lie; 1: the same).
+    """Names of trained tables, and the similarity (T, T) of the directions of their vectors; 1: equal.
 
-    The cosine of second moments: tr(C C') / (|C| |C'|) with C = E[v v^T] over a table's rows, long vectors counting
-    more. Two features whose vectors lie in the same directions have large dot products. model: `<output>/model` of a
-    run.
+    It is the cosine of second moments: tr(C C') / (|C| |C'|) with C = E[v v^T] over a table's rows, so long vectors
+    count more. Two features whose vectors have the same directions have large dot products. model: the folder
+    `<output>/model` of a run.
 
     Raises:
         UsageError: the folder holds no weights, or tables of several widths.
@@ -61,7 +61,7 @@ def interactions_of(model: Path) -> tuple[list[str], Floats]:
 
 
 def _moment(rows: Any) -> Floats:
-    """C (D, D) of a table."""
+    """The second moment C (D, D) of a table's rows."""
     count = rows.get_shape()[0]
     taken = rows[:: max(1, count // ROWS)] if count > ROWS else rows[:]
     vectors = np.asarray(taken, np.float64)
@@ -69,7 +69,7 @@ def _moment(rows: Any) -> Floats:
 
 
 def distances_of(interactions: Floats, strategy: Strategy) -> Floats:
-    """How far apart (T, T) tables should be: coherent, those that are alike near; diverse, far."""
+    """Wanted distances (T, T) between tables: short between similar tables for coherent towers, long for diverse."""
     scaled = interactions - interactions.min()
     scaled = scaled / max(float(scaled.max()), 1e-12)
     apart = 1 - scaled if strategy == "coherent" else scaled.copy()
@@ -78,7 +78,7 @@ def distances_of(interactions: Floats, strategy: Strategy) -> Floats:
 
 
 def places_of(distances: Floats) -> Floats:
-    """Places (T, P) whose distances are these as nearly as P dimensions can: classical multidimensional scaling."""
+    """Places (T, P) that approximate these distances in P dimensions, by classical multidimensional scaling."""
     count = len(distances)
     middle = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-0.5 * middle @ distances**2 @ middle)
@@ -87,7 +87,7 @@ def places_of(distances: Floats) -> Floats:
 
 
 def towers_by(places: Floats, loads: Floats, count: int, seed: int) -> Ints:
-    """The tower (T,) of each table: k-means whose every assignment keeps loads within IMBALANCE of their mean."""
+    """The tower (T,) of each table, by k-means whose every assignment limits loads to IMBALANCE above their mean."""
     rng = np.random.default_rng(seed)
     best, least = np.zeros(len(loads), np.int64), np.inf
     for _ in range(STARTS):
@@ -106,10 +106,11 @@ def towers_by(places: Floats, loads: Floats, count: int, seed: int) -> Ints:
 
 
 def traded(towers: Ints, distances: Floats, loads: Floats, count: int) -> Ints:
-    """The towers (T,) after pairs of tables have traded places, while distances within towers become less in all.
+    """The towers (T,) after swaps of pairs of tables, as long as the sum of distances within towers falls.
 
-    Places of few dimensions cannot hold what is near to all of another kind and far from its own, which diverse towers
-    ask for. A trade may make no load larger than the largest is, or than IMBALANCE allows.
+    Few dimensions cannot represent tables that should be near all unlike tables and far from all similar ones, which
+    diverse towers ask for. A swap may not make a load exceed the largest present load or the limit of IMBALANCE,
+    whichever is larger.
     """
     towers = towers.copy()
     inside = np.eye(count)[towers]
@@ -117,7 +118,7 @@ def traded(towers: Ints, distances: Floats, loads: Floats, count: int) -> Ints:
     for _ in range(len(towers)):
         inside = np.eye(count)[towers]
         near, filled = distances @ inside, loads @ inside  # (T, H) and (H,)
-        there = near[:, towers]  # of a table to the tower of another
+        there = near[:, towers]  # sum of distances from a table to another table's tower
         own = np.diag(there)
         gained = own[:, None] + own[None] - there - there.T + 2 * distances
         swapped = filled[towers][:, None] - loads[:, None] + loads[None]
@@ -130,15 +131,16 @@ def traded(towers: Ints, distances: Floats, loads: Floats, count: int) -> Ints:
 
 
 def towers_at_random(loads: Floats, count: int, seed: int) -> Ints:
-    """The tower (T,) of each table, drawn, with loads as equal."""
+    """A random tower (T,) for each table, with the same limit on loads."""
     return assigned(np.random.default_rng(seed).random((len(loads), count)), loads)
 
 
 def assigned(costs: Floats, loads: Floats) -> Ints:
-    """The tower (T,) of each table that costs (T, H) least in all, no tower empty and none with too much load.
+    """The assignment (T,) of tables to towers with the least sum of costs (T, H); no tower is empty or overloaded.
 
     Raises:
         MissingExtra: OR-Tools is not installed.
+        UsageError: no assignment within the loads was found.
     """
     if not is_installed():
         raise MissingExtra(f"balancing towers needs OR-Tools: {SOLVER}")
@@ -168,7 +170,7 @@ def assigned(costs: Floats, loads: Floats) -> Ints:
 
 
 def _longest_first(units: Ints, count: int) -> int:
-    """The most load of a tower where tables are given to the emptiest, the heaviest first."""
+    """The largest load of a tower if tables, the heaviest first, are given to the tower with least load."""
     filled = np.zeros(count, np.int64)
     for each in np.sort(units)[::-1]:
         filled[filled.argmin()] += each
@@ -179,7 +181,15 @@ def groups_of(
     names: Sequence[str], loads: Mapping[str, float], count: int, strategy: Strategy, seed: int,
     trained: tuple[list[str], Floats] | None,
 ) -> tuple[tuple[str, ...], ...]:  # fmt: skip
-    """Tables in towers. loads: planned seconds by table. trained: names and interactions of trained tables.
+    """The names of tables in each tower.
+
+    Args:
+        names: names of all tables.
+        loads: planned seconds by table.
+        count: number of towers.
+        strategy: coherent, diverse or random.
+        seed: seed of the random numbers.
+        trained: names and interactions of trained tables; needed unless the strategy is random.
 
     Raises:
         UsageError: there are fewer tables than towers, or trained tables are wanted and lack one.

@@ -1,4 +1,4 @@
-"""A plan whose hosts have towers: tables in groups of equal load, each on the ranks of one host (docs/towers.md)."""
+"""Plans with towers: tables in groups of equal load, each group on the ranks of one host (docs/towers.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from recsmith.workloads import Workload, load_workload
 
 @dataclass(frozen=True)
 class TowerRequest:
-    """Which towers are wanted. trained: the folder `model` of a run, for coherent and diverse ones."""
+    """The towers that are asked for. trained: the folder `model` of a run; needed for coherent and diverse towers."""
 
     count: int
     strategy: Strategy = "random"
@@ -35,11 +35,11 @@ class TowerRequest:
 
 
 def plan_towers(request: TowerRequest, **asked: Any) -> Result:
-    """The plan of `plan(**asked)` with a tower on each host; it says which tables are in which.
+    """The plan of `plan(**asked)` with one tower on each host; the plan lists the tables of each tower.
 
     Raises what `plan` raises, and:
-        UsageError: not as many towers as hosts; sequence tables; tables that share features; no trained tables where
-            they are wanted.
+        UsageError: the numbers of towers and hosts differ, there are sequence tables or tables that share a feature, or
+            the strategy needs trained tables and none are given.
         MissingExtra: OR-Tools is not installed.
     """
     workload, cluster = load_workload(asked["workload"]), load_cluster(asked["cluster"])
@@ -56,7 +56,7 @@ def plan_towers(request: TowerRequest, **asked: Any) -> Result:
 
 
 def tower_rules(towers: Sequence[Sequence[str]]) -> tuple[TableRule, ...]:
-    """What a plan must keep: the tables of each tower on the host of its number, by types that stay on one."""
+    """The rules of towers: tables of tower i are placed on host i, by sharding types that use a single host."""
     return tuple(
         TableRule(tables=escape(name), hosts=(host,), sharding_types=ON_A_HOST)
         for host, tower in enumerate(towers)
@@ -65,10 +65,10 @@ def tower_rules(towers: Sequence[Sequence[str]]) -> tuple[TableRule, ...]:
 
 
 def plan_without_towers(made: Plan, rules: tuple[TableRule, ...] = ()) -> Plan:
-    """The plan of the same tables and cluster that `recsmith plan` makes where no table need stay on its tower's host.
+    """The plan that `recsmith plan` makes for the same tables and cluster without the rules of towers.
 
-    Plain tables are planned so; a plan of towers binds them. rules: that it keeps beside those of the plan. The plan
-    itself where the search finds no better one.
+    Jobs without towers are planned like this. rules: further rules, in addition to those of the plan. The given plan is
+    returned if the search finds no better one.
     """
     space, given = constraints_from_raw(made.constraints, "the plan")
     of_towers = tower_rules(placed_towers(made.placements, made.cluster))
@@ -82,28 +82,28 @@ def _planned(
     workload: Workload, cluster: Cluster, cost_model: str, space: Space, constraints: Constraints
 ) -> Plan | None:
     try:
-        with catch_warnings(action="ignore"):  # who made the plan has heard how far its cost model reaches
+        with catch_warnings(action="ignore"):  # the plan's maker has already been warned about its cost model
             return plan(workload, cluster, cost_model=cost_model, space=space, constraints=constraints).plan
     except (Infeasible, NoPlanFound):
         return None
 
 
 def table_seconds(made: Plan) -> dict[str, float]:
-    """What each table costs all ranks of a plan together, under the plan's cost model."""
+    """Seconds that each table costs all ranks of a plan together, under the plan's cost model."""
     problem = problem_of(made)
     costs = PlacedCosts(find_cost_model(made.cost_model).compile(problem), footprint_of(problem, made.placements))
     return {table.name: float(costs.saved_by(number)[1].sum()) for number, table in enumerate(problem.tables)}
 
 
 def imbalance(made: Plan) -> float:
-    """How much busier the busiest host of a plan is than the mean of hosts: 0.1 is a tenth."""
+    """Busy seconds of a plan's busiest host / mean of all hosts - 1; 0.1 is 10 %."""
     local = made.cluster.local_world_size
     busy = np.array([device.busy_s for device in made.cost.per_device]).reshape(-1, local).sum(axis=1)
     return float(busy.max() / max(busy.mean(), 1e-30) - 1)
 
 
 def _check(request: TowerRequest, workload: Workload, cluster: Cluster) -> None:
-    """Refuse what towers cannot have."""
+    """Raise UsageError for a workload or cluster that cannot have towers."""
     if request.count != cluster.hosts:
         raise UsageError(
             f"--towers asks for {counted(request.count, 'tower')}, and the cluster has "
