@@ -1,6 +1,6 @@
-"""Data that training reads: batches as NumPy arrays, exact about which samples were used, from files or generated.
+"""Training data from files or a generator: batches of NumPy arrays, with an exact position of which samples were used.
 
-What formats need, and what counts and writes data, loads when it is first used.
+The modules of formats, and those that count and write data, are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""pyarrow, loaded when it is used."""
+"""Imports pyarrow when it is first used."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from recsmith.errors import MissingExtra
 
 
 def pyarrow() -> Any:
-    """The package, with the parts that are used."""
+    """The pyarrow package with the submodules that RecSmith uses; MissingExtra if it is not installed."""
     if find_spec("pyarrow") is None:
         raise MissingExtra(f"Parquet and Arrow data need pyarrow: {PARQUET}")
     for part in ("parquet", "ipc", "compute", "csv", "dataset", "fs", "json"):

@@ -1,4 +1,4 @@
-"""Batches: what a training step reads, as NumPy arrays; and the schema of the samples in them.
+"""Batches of samples as NumPy arrays, which training steps read, and the schema of the samples.
 
 B samples, D dense columns, L labels, n ids of a feature in all samples
 """
@@ -22,7 +22,8 @@ Lengths = npt.NDArray[np.int32]
 class JaggedIds:
     """The ids of one feature in all samples of a batch, one bag after the other.
 
-    values: (n,). lengths: ids in the bag of each sample (B,); they add up to n. weights: of the ids (n,), or None.
+    values: the ids (n,). lengths: number of ids in each sample's bag (B,); their sum is n. weights: one weight per id
+    (n,), or None.
     """
 
     values: Ints
@@ -30,7 +31,7 @@ class JaggedIds:
     weights: Singles | None = None
 
     def __repr__(self) -> str:
-        """Its size."""
+        """The numbers of ids and bags."""
         return f"<{len(self.values):,} ids in {len(self.lengths):,} bags>"
 
     def take(self, rows: Ints) -> "JaggedIds":
@@ -51,11 +52,11 @@ class JaggedIds:
 class Batch:
     """Some samples: dense values, ids by feature, labels, and the numbers of the samples in their dataset.
 
-    dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,). inverse:
-    of features whose distinct bags alone are in ids: which of them each sample has (B,) (deduplication.py). corrupt:
-    samples that were to be among them, and could not be read. weights: of the samples, as the data has them, for the
-    loss and for scores (B,); None: 1. loss_weights: by which the loss of each sample is multiplied beside that (B,);
-    None: by 1.
+    dense: (B, D). ids: bags by feature name. labels: (B, L), in the order of label_names. sample_ids: (B,). inverse:
+    by name of a deduplicated feature, which of its distinct bags in ids each sample has (B,) (deduplication.py).
+    corrupt: number of samples of this batch that could not be read and are missing. weights: sample weights from the
+    data, for the loss and for scores (B,); None: 1. loss_weights: further factors of each sample's loss, in addition to
+    weights (B,); None: 1.
     """
 
     dense: Singles
@@ -70,21 +71,21 @@ class Batch:
 
     @property
     def factors(self) -> Singles | None:
-        """By what the loss of each sample is multiplied (B,); None: by 1."""
+        """The factor of each sample's loss: the product of both kinds of weights (B,); None: 1."""
         given = [each for each in (self.weights, self.loss_weights) if each is not None]
         return None if not given else given[0] if len(given) == 1 else given[0] * given[1]
 
     def __repr__(self) -> str:
-        """Its size, never its arrays."""
+        """The numbers of samples, dense values and features, never the arrays."""
         width = self.dense.shape[1]
         return f"<Batch of {len(self):,} samples: {width} dense values, {len(self.ids)} features>"
 
     def __len__(self) -> int:
-        """How many samples it holds."""
+        """Number of samples."""
         return len(self.sample_ids)
 
     def take(self, rows: Ints) -> "Batch":
-        """The samples of some rows, in the order given; of deduplicated features, the bags that these samples have."""
+        """The given rows as a batch, in the given order; of deduplicated features only the bags that these rows use."""
         ids, inverse = self._distinct(rows)
         return Batch(
             dense=self.dense[rows],
@@ -98,10 +99,10 @@ class Batch:
         )
 
     def _distinct(self, rows: Ints) -> tuple[dict[str, JaggedIds], dict[str, Ints]]:
-        """(ids, inverse) of the deduplicated features for some samples."""
+        """(ids, inverse) of the deduplicated features for the given rows."""
         ids: dict[str, JaggedIds] = {}
         inverse: dict[str, Ints] = {}
-        kept: dict[int, tuple[Ints, Ints]] = {}  # by the array of a group
+        kept: dict[int, tuple[Ints, Ints]] = {}  # by the id() of the inverse that the features of a group share
         for name, row in self.inverse.items():
             if id(row) not in kept:
                 kept[id(row)] = renumbered(row[rows], len(self.ids[name].lengths))
@@ -111,7 +112,7 @@ class Batch:
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
-    """One batch of all samples of several with the same features, deduplicated or not; there is at least one."""
+    """One batch of the samples of one or more batches with the same features, deduplicated or not."""
     if len(batches) == 1:
         return batches[0]
     return Batch(
@@ -126,7 +127,7 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
 
 
 def joined_weights(batches: Sequence[Batch]) -> Singles | None:
-    """Weights of all samples of several batches, 1 where one has none; None where none has any."""
+    """Sample weights of several batches one after the other, 1 for a batch without; None if no batch has weights."""
     if all(each.weights is None for each in batches):
         return None
     return np.concatenate(
@@ -135,7 +136,7 @@ def joined_weights(batches: Sequence[Batch]) -> Singles | None:
 
 
 def _renumbered(batches: Sequence[Batch], name: str) -> Ints:
-    """Rows of a feature's joined bags, of all samples."""
+    """For each sample of all batches, the row of its bag among the feature's concatenated bags."""
     counts = [len(each.ids[name].lengths) for each in batches]
     before = np.cumsum([0, *counts[:-1]])
     return np.concatenate([each.inverse[name] + first for each, first in zip(batches, before, strict=True)])
@@ -151,7 +152,7 @@ def _joined(parts: list[JaggedIds]) -> JaggedIds:
 
 
 def numbered(keys: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
-    """(first, row): where each distinct key first appears (U,), in that order, and which of them each key is (B,)."""
+    """(first, row): where each distinct key first appears (U,), in this order; for each key its index in first (B,)."""
     _, first, row = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     place = np.empty(len(order), np.int64)
@@ -160,12 +161,12 @@ def numbered(keys: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
 
 
 def renumbered(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """(used, row): which of `count` rows are used (U,), as they first appear, and which of them each row is (B,).
+    """(used, row): the distinct ones of `rows` as they first appear (U,); for each row its index in used (B,).
 
-    As `numbered`, without sorting the rows.
+    All rows are below `count`, so nothing is sorted but the distinct ones, unlike in `numbered`.
     """
     first = np.full(count, -1, np.int64)
-    first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)  # of equal rows the last assignment counts: the first place
+    first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)  # for equal rows the last assignment wins: the first place
     used = np.flatnonzero(first >= 0)
     used = used[np.argsort(first[used])]
     first[used] = np.arange(len(used))
@@ -176,9 +177,9 @@ def renumbered(rows: Ints, count: int) -> tuple[Ints, Ints]:
 class DataFeature:
     """A sparse feature of a dataset.
 
-    num_embeddings: its ids are 0 and more, and below this; None where that is not known without reading.
-    pooling_factor: mean ids in a bag, where it is known. single: every bag holds one id. weighted: each id carries a
-    weight. zipf: exponent of the law by which rows are read, where it is known.
+    num_embeddings: ids are 0 to num_embeddings - 1; None if that is not known without reading the data.
+    pooling_factor: mean number of ids in a bag, if known. single: whether every bag holds exactly one id. weighted:
+    whether each id has a weight. zipf: exponent of the Zipf law of how often rows are read, if known.
     """
 
     name: str
@@ -191,10 +192,10 @@ class DataFeature:
 
 @noun
 class VocabularyMeaning:
-    """Which values the rows of a table stand for: digest of the vocabulary, its values with rows, and rows of others.
+    """What the rows of a table stand for: the vocabulary's digest, its number of values, and rows for unknown values.
 
-    Two features whose meanings are equal have the same row for every value. extends: digests of vocabularies whose
-    values have kept their rows in this one.
+    Two features with equal meanings have the same row for every value. extends: digests of the vocabularies that this
+    one extends, so that their values keep their rows in it.
     """
 
     digest: str
@@ -204,21 +205,21 @@ class VocabularyMeaning:
 
     @property
     def num_embeddings(self) -> int:
-        """Rows that a table has for them."""
+        """Rows of the table: those for unknown values, then one per value."""
         return self.unknown + self.values
 
     def continues(self, other: "VocabularyMeaning | None") -> bool:
-        """Whether every value that has a row in another vocabulary has the same one here."""
+        """Whether every value with a row in the other vocabulary has the same row in this one."""
         return other is not None and self.unknown == other.unknown and other.digest in (self.digest, *self.extends)
 
 
 @noun
 class ValueMeaning:
-    """How values came about, without which equal numbers may mean different things.
+    """How the values of a dataset were made; without it, equal numbers may mean different things.
 
-    modulo: by feature, the rows of a table by which larger ids were divided, if only what is left of them is there.
-    vocabularies: by feature, what its rows stand for, where they are those of texts or raw ids (docs/vocabularies.md).
-    transforms: of samples after that, in their order, as a spec of data has them (docs/data.md).
+    modulo: by feature, the divisor whose remainders are stored as ids, if ids were taken modulo the table's rows.
+    vocabularies: by feature, what its rows stand for, if they come from texts or raw ids (docs/vocabularies.md).
+    transforms: the transforms applied after that, in order, as they are written in a data spec (docs/data.md).
     """
 
     modulo: dict[str, int] = field(default_factory=dict[str, int])
@@ -227,7 +228,7 @@ class ValueMeaning:
 
 
 def unknown_labels(spec: Any) -> Iterator[str]:
-    """What a schema or a spec of data says of labels that it does not have, and what to do."""
+    """An error text for each missing_labels or number_labels entry of a schema or data spec that names no label."""
     for key in ("missing_labels", "number_labels"):
         for name in getattr(spec, key):
             if name not in spec.labels:
@@ -238,10 +239,10 @@ def unknown_labels(spec: Any) -> Iterator[str]:
 class DataSchema:
     """What every sample holds: the bags of its features, dense values and labels, each in this order.
 
-    values: what they mean beside their names; None where nobody kept that. missing_labels: labels that some samples
-    lack, which is NaN in a batch. number_labels: labels that are any finite number; others are chances, 0 to 1. raw:
-    the columns that it is made of, as a spec of data has them, for rows that are served; None where nobody knows them.
-    weight: the column of weights of samples; None: all count alike.
+    values: how ids and dense values were made; None if that was not recorded. missing_labels: labels that some samples
+    lack; a missing label is NaN in a batch. number_labels: labels that are any finite number; other labels are
+    probabilities, 0 to 1. raw: the columns that samples are made from, as in a data spec, so that raw rows can be
+    served; None if they are unknown. weight: the column of sample weights; None: all samples count alike.
     """
 
     features: tuple[DataFeature, ...]
@@ -254,7 +255,7 @@ class DataSchema:
     weight: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that no name stands twice, and that labels are there of which more is said."""
+        """Check that no name occurs twice, and that missing_labels and number_labels name labels."""
         names = Counter([*(each.name for each in self.features), *self.dense, *self.labels])
         twin = next((name for name, count in names.items() if count > 1), None)
         check_rules(None if twin is None else f"the column '{twin}' is named twice; each column has one meaning")
@@ -266,7 +267,7 @@ class DataSchema:
         return tuple(each.name for each in self.features)
 
     def empty(self) -> Batch:
-        """A batch of no samples."""
+        """A batch of this schema without samples."""
         nothing = np.zeros(0, np.int64)
         bags = JaggedIds(values=nothing, lengths=nothing.astype(np.int32))
         weighted = JaggedIds(values=nothing, lengths=bags.lengths, weights=nothing.astype(np.float32))

@@ -1,4 +1,4 @@
-"""What a rank holds of a window: its blocks as one batch, of which each step takes its samples at once."""
+"""Reads the batches of one rank: a window's blocks are held as one batch, from which each step takes its samples."""
 
 import queue
 import threading
@@ -16,15 +16,15 @@ from recsmith.data.deduplication import deduplicated, expanded
 from recsmith.data.order import EpochOrder, Position, Stored
 from recsmith.data.source import BlockSource, SampleBlock, by_rows, check_corrupt
 
-AHEAD = 3  # batches that the thread has ready
-POLL_S = 0.2  # seconds after which the thread looks whether it is still wanted
+AHEAD = 3  # batches that the reading thread prepares in advance
+POLL_S = 0.2  # seconds between the reading thread's checks of whether it should stop
 
 
 class HeldBlocks:
-    """The blocks of a window that were read so far, joined.
+    """The blocks of a window that were read so far, joined into one.
 
-    groups: features of which only distinct bags are held. Cost: blocks that come later copy all that is held, so give
-    those that a step needs together. Memory: twice the blocks, while they are joined.
+    groups: features of which only distinct bags are held. Cost: each `add` copies all that is held, so all blocks that
+    a step needs should be added in one call. Memory: twice the blocks, while they are joined.
     """
 
     def __init__(self, groups: Sequence[Sequence[str]]) -> None:
@@ -33,11 +33,11 @@ class HeldBlocks:
         self._block: SampleBlock | None = None
 
     def missing(self, places: Sequence[int]) -> list[int]:
-        """Which of these places of blocks are not held."""
+        """Those of the given places whose blocks are not held yet."""
         return [place for place in places if place not in self._firsts]
 
     def add(self, blocks: dict[int, SampleBlock]) -> None:
-        """Hold more blocks, given by place."""
+        """Join more blocks, given by place, to those that are held."""
         held = [] if self._block is None else [self._block]
         first = sum(len(each.samples) for each in held)
         for place, block in blocks.items():
@@ -47,12 +47,12 @@ class HeldBlocks:
         self._block = _joined(held, self.groups)
 
     def rows(self, share: Sequence[tuple[int, Ints]]) -> Ints:
-        """Rows of what is held, of rows in each place."""
+        """Rows of the joined block that hold the given rows of each place."""
         return np.concatenate([np.zeros(0, np.int64), *(self._firsts[place] + rows for place, rows in share)])
 
     @property
     def block(self) -> SampleBlock:
-        """All that is held."""
+        """All held blocks as one."""
         assert self._block is not None  # something was added
         return self._block
 
@@ -68,7 +68,7 @@ def _joined(blocks: Sequence[SampleBlock], groups: Sequence[Sequence[str]]) -> S
 
 @record
 class Counts:
-    """What a rank has read in its epoch so far: samples it was given, and corrupt ones that it passed over."""
+    """What a rank has read in the epoch so far: the samples in its batches, and corrupt samples that it skipped."""
 
     samples: int = 0
     corrupt: int = 0
@@ -77,8 +77,8 @@ class Counts:
 class BatchReader:
     """Makes the batches of one rank, one step after the other; keeps the blocks of the windows in use.
 
-    deal: by what work the samples of a step are dealt to ranks; None: as they are stored. Of sources that read whole
-    blocks, every rank then reads and keeps those of all.
+    deal: how to balance the ranks' work in a step; None: samples are split by where they are stored. With `deal`, if
+    the source reads whole blocks only, every rank reads and keeps the blocks of all ranks.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class BatchReader:
         self.rank, self.world_size, self.step = rank, world_size, world_size * batch_size
         self.counts = Counts()
         self._held: dict[int, HeldBlocks] = {}  # by window
-        self._known: dict[int, Ints] = {}  # by place of a block: ids of the feature that samples are dealt by
+        self._known: dict[int, Ints] = {}  # by place of a block: numbers of ids of the feature that `deal` names
 
     def steps(self, drop_last: bool) -> Generator[tuple[Batch, Position, Counts]]:
-        """Batches, each with the position and the counts after it."""
+        """The batches, each with the position and the counts after it."""
         for first in range(self.position.used, self.order.num_samples, self.step):
             last = min(first + self.step, self.order.num_samples)
             if drop_last and last - first < self.step:
@@ -106,7 +106,7 @@ class BatchReader:
             yield batch, replace(self.position, used=last), self.counts
 
     def batch(self, first: int, last: int, window: int | None = None) -> Batch:
-        """The rank's share of the samples in slots first to last - 1, without corrupt ones; of one window, if given."""
+        """The rank's samples in slots first to last - 1, without corrupt ones. window: if given, only its samples."""
         windows = self.order.windows_of(first, last) if window is None else range(window, window + 1)
         self._held = {number: held for number, held in self._held.items() if number >= windows.start}
         begins = int(self.order.windows[windows.start])
@@ -115,10 +115,10 @@ class BatchReader:
         share = self.order.share(first, last, self.rank, self.world_size, ranks_of)
         parts = [part for number in windows if (part := self._of_window(number, share)) is not None]
         batch = concatenated(parts) if parts else deduplicated(self.source.schema.empty(), self.groups)
-        return deduplicated(batch, self.groups) if len(parts) > 1 else batch  # rows that are in more than one window
+        return deduplicated(batch, self.groups) if len(parts) > 1 else batch  # several windows may hold equal rows
 
     def _of_window(self, window: int, share: Sequence[tuple[int, Ints]]) -> Batch | None:
-        """The samples of a window among those of some places; None for none."""
+        """The samples of the share that are in this window; None if there are none."""
         begin, end = (int(each) for each in self.order.windows[window : window + 2])
         own = [(place, rows) for place, rows in share if begin <= place < end]
         if not own:
@@ -135,7 +135,7 @@ class BatchReader:
         return block.samples.take(rows[whole])
 
     def _holding(self, window: int, places: Sequence[int]) -> HeldBlocks:
-        """What is held of a window, with the blocks of these places."""
+        """The held blocks of a window, after reading those of the given places that are missing."""
         held = self._held.setdefault(window, HeldBlocks(self.groups))
         missing = held.missing(places)
         if missing:
@@ -149,7 +149,7 @@ class BatchReader:
         return dealt(self.deal.work(np.concatenate([np.zeros(0, np.int64), *lengths])), self.world_size)
 
     def _lengths(self, place: int, feature: str) -> Ints:
-        """Ids of a feature, of each sample of a block."""
+        """Number of ids of a feature in each sample of a block; cached by place."""
         if place not in self._known:
             self._known[place] = self._counted(place, feature)
         return self._known[place]
@@ -165,8 +165,9 @@ class BatchReader:
 class Batches(Iterator[Batch]):
     """The batches of a rank in one epoch: an iterator that reads ahead in a thread.
 
-    position: how far the world is after the batch that was given last; what was only read ahead is not used.
-    counts: samples given and corrupt ones passed over, by this rank. `close` ends the thread, as the last batch does.
+    position: how far the job is after the batch that was returned last; batches that were only read ahead do not count.
+    counts: samples returned, and corrupt ones skipped, by this rank. The thread ends after the last batch, or at
+    `close`.
     """
 
     def __init__(self, reader: BatchReader, drop_last: bool) -> None:
@@ -180,7 +181,7 @@ class Batches(Iterator[Batch]):
         self._over = False
 
     def __next__(self) -> Batch:
-        """The next batch; what went wrong while it was read is raised here."""
+        """The next batch; an error of the reading thread is raised here."""
         if self._over:
             raise StopIteration
         found = self._queue.get()
@@ -193,7 +194,7 @@ class Batches(Iterator[Batch]):
         raise found
 
     def close(self) -> None:
-        """End the thread; the position stays."""
+        """End the reading thread; the position stays as it is."""
         self._over = True
         self._stop.set()
 
@@ -202,16 +203,16 @@ class Batches(Iterator[Batch]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End the thread."""
+        """End the reading thread."""
         self.close()
 
     def __del__(self) -> None:
-        """End the thread of an iterator that nobody closed."""
+        """End the reading thread if the iterator was not closed."""
         self._stop.set()
 
 
 def _read_ahead(reader: BatchReader, drop_last: bool, ready: "queue.Queue[object]", stop: threading.Event) -> None:
-    """Fill the queue with batches, then with None or with the error that ended them, as long as they are wanted."""
+    """Fill the queue with batches, then with None or the error that ended them, until `stop` is set."""
     try:
         for found in reader.steps(drop_last):
             if not _put(ready, found, stop):
@@ -222,7 +223,7 @@ def _read_ahead(reader: BatchReader, drop_last: bool, ready: "queue.Queue[object
 
 
 def _put(ready: "queue.Queue[object]", item: object, stop: threading.Event) -> bool:
-    """Whether the item found a place before nobody wanted it any more."""
+    """Put an item into the queue as soon as there is room; False if `stop` was set before."""
     while not stop.is_set():
         try:
             ready.put(item, timeout=POLL_S)

@@ -1,4 +1,4 @@
-"""Reads datasets from end to end and says all that is wrong with them and their files, counted."""
+"""Reads datasets from end to end, and reports and counts everything that is wrong with them and their files."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from recsmith.data.parquet.write import read_manifest
 from recsmith.errors import CorruptFile
 from recsmith.files import AnyPath, did_you_mean, in_order
 
-MOST_NAMES = 8  # columns that one line names
+MOST_NAMES = 8  # column names in one line of a report
 MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
 Progress = Callable[[int], None]
 
 
 @noun
 class Fault:
-    """What is wrong with a file, how many rows, columns or ids it concerns, and whether it keeps it from being read."""
+    """A fault of a file, how many rows, columns or ids have it, and whether it prevents reading the file (`breaks`)."""
 
     file: str
     fault: str
@@ -35,7 +35,7 @@ class Fault:
 
 
 def merged(faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """Faults with those of the same file and fault counted together."""
+    """The faults, where equal faults of the same file are merged and their counts added."""
     counts = Counter[tuple[str, str, bool]]()
     for each in faults:
         counts[each.file, each.fault, each.breaks] += each.count
@@ -45,7 +45,7 @@ def merged(faults: Sequence[Fault]) -> tuple[Fault, ...]:
 
 
 def opened(paths: Sequence[AnyPath]) -> tuple[list[ColumnFile], list[Fault]]:
-    """(the files that can be opened, what is wrong with the others)."""
+    """(the files that can be opened, faults of those that cannot)."""
     files: list[ColumnFile] = []
     faults: list[Fault] = []
     for path in paths:
@@ -57,9 +57,9 @@ def opened(paths: Sequence[AnyPath]) -> tuple[list[ColumnFile], list[Fault]]:
 
 
 def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str], may_lack: Sequence[str] = ()) -> list[Fault]:
-    """Missing columns, ones that other files do not have, and types that are not those of the first file.
+    """Faults of columns: wanted ones that are missing, and columns and types that differ from the first file's.
 
-    may_lack: of those that are wanted, columns that files may lack.
+    may_lack: wanted columns that a file may lack without a fault.
     """
     faults: list[Fault] = []
     known = dict(zip(files[0].names, files[0].schema.types, strict=True)) if files else {}
@@ -77,13 +77,13 @@ def column_faults(files: Sequence[ColumnFile], wanted: Sequence[str], may_lack: 
         for name in changed:
             changed_type = f"column '{name}' holds {there[name]}, and {known[name]} in the first file"
             families = {_family(there[name]), _family(known[name])}
-            if "null" not in families:  # a part of nulls alone does not say its type
+            if "null" not in families:  # the type of a column of nulls alone is unknown
                 faults.append(_fault(file, changed_type, 1, len(families) > 1))
     return faults
 
 
 def manifest_faults(folder: Path) -> list[Fault]:
-    """Where the files of a folder are not those that its manifest lists; none for a folder without a manifest."""
+    """Differences between a folder's files and its manifest; none if the folder has no manifest."""
     manifest = read_manifest(folder)
     if manifest is None:
         return []
@@ -103,7 +103,7 @@ def manifest_faults(folder: Path) -> list[Fault]:
 
 
 def block_faults(source: ParquetSource, block: int, error: CorruptFile) -> list[Fault]:
-    """Why a block cannot be used: it cannot be read, ids outside their tables, counted, or else what the error says."""
+    """Why a block cannot be used: the file is damaged, ids are outside their tables, or else the text of the error."""
     file, part = source.parts[block]
     path, found = file.path, list[Fault]()
     try:
@@ -145,7 +145,7 @@ def _columns(names: Sequence[str]) -> str:
 
 
 def _family(kind: Any) -> str:
-    """What readers may take for the same: numbers, times and text of any kind; reading says whether they can."""
+    """The family of a type: numbers, times, text, or the type itself; types of one family may be read as each other."""
     types = pyarrow().types
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return _family(kind.value_type)
@@ -159,7 +159,7 @@ def _family(kind: Any) -> str:
 
 
 def without_path(error: Exception, path: AnyPath) -> str:
-    """What an error says of a file, without its path."""
+    """The text of an error about a file, without the leading path."""
     return str(error).removeprefix(f"'{path}'").lstrip(": ")
 
 
@@ -167,8 +167,8 @@ def without_path(error: Exception, path: AnyPath) -> str:
 class DataCheck:
     """What reading a dataset from end to end found: samples, corrupt ones with some descriptions, its largest block.
 
-    allowed: corrupt samples that a rank passes over before training stops. faults: of files; those of a dataset without
-    any that break can be read.
+    allowed: corrupt samples that a rank skips before training stops. faults: of files; training can read the files
+    unless a fault `breaks` them.
     """
 
     samples: int
@@ -181,7 +181,7 @@ class DataCheck:
 
     @property
     def problem(self) -> str | None:
-        """Why training could not read the data; None where it can."""
+        """Why training could not read the data; None if it can."""
         broken = next((each for each in self.faults if each.breaks), None)
         if broken is not None:
             return f"'{broken.file}' {broken.fault}"
@@ -193,10 +193,10 @@ class DataCheck:
 
 
 def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCheck:
-    """Check the data of a spec: of columns every file on its own, so that one that is damaged hides no other.
+    """Check the data of a spec. Parquet and Arrow files are checked one by one, so that all damaged files are reported.
 
     Raises:
-        UsageError: nothing is there.
+        UsageError: a file or folder does not exist.
         CorruptFile: data of another format is damaged.
     """
     if isinstance(spec, TransformedSpec):
@@ -218,7 +218,7 @@ def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCh
 
 
 def check_data(dataset: Dataset, on_progress: Progress = lambda _: None) -> DataCheck:
-    """Read a dataset from end to end; corrupt samples are counted, whatever its limit is, and faults of Parquet files.
+    """Read a dataset from end to end and count corrupt samples, without a limit, and faults of Parquet files.
 
     Raises:
         CorruptFile: data of another format is damaged.

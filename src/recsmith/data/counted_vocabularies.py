@@ -1,4 +1,4 @@
-"""Makes the vocabularies of data: the values of all features that have one are counted in one pass over the files."""
+"""Makes the vocabularies of a dataset's features: all their values are counted in one pass over the files."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.writable import whole_folder
 
 ENDING = ".arrow"
-MEMORY = 2**30  # bytes that counting takes; trade-off: with less there are more runs to merge
+MEMORY = 2**30  # bytes of memory for counting; trade-off: less memory means more runs on disk to merge
 Progress = Callable[[int], object]
 
 
@@ -28,16 +28,23 @@ def make_vocabularies(
     sources: Sequence[Any], folder: Path, *, least: int = 1, rows: int | None = None, extend: Path | None = None,
     memory: int = MEMORY, on_progress: Progress = lambda _: None,
 ) -> list[VocabularyFigures]:  # fmt: skip
-    """Count the values of data and write a vocabulary for each file that its features name, whole or not at all.
+    """Count the values of features and write their vocabularies into a new folder, whole or not at all.
 
-    sources: specs of data, or folders that this has written before, whose counts are added up. least: how often a value
-    must have been counted to get a row. rows: most values of a vocabulary with one. extend: a folder that this has
-    written before, whose values keep their rows; others come behind them. memory: bytes that counting takes at a time.
+    A file is written for each vocabulary name that features use; features that name the same file share it.
+
+    Args:
+        sources: specs of data, or folders of vocabularies, whose counts are added up.
+        folder: the new folder.
+        least: how often a value must have been counted to get a row.
+        rows: largest number of values with a row in a vocabulary; None: no limit.
+        extend: a folder of vocabularies whose values keep their rows; new values get the rows after them.
+        memory: bytes of memory for counting.
+        on_progress: called with the number of rows read so far of a spec's data.
 
     Raises:
-        UsageError: no feature has a vocabulary, counts are not whole, or something is in the folder.
+        UsageError: no feature has a vocabulary, a source's vocabularies lack rare values, or the folder is not empty.
         CorruptFile: a column holds neither text nor whole numbers, or a file is damaged.
-        RecSmithError: the disk is full, or refuses.
+        RecSmithError: the disk is full or cannot be written to.
     """
     check_folder(folder)
     folders = [Path(each) for each in sources if is_folder(each)]
@@ -78,7 +85,7 @@ def make_vocabularies(
 
 
 def is_folder(source: Any) -> bool:
-    """Whether a source is a folder of vocabularies."""
+    """Whether a source is a path of a folder with vocabularies."""
     found = sorted(Path(source).glob(f"*{ENDING}")) if isinstance(source, str | Path) else []
     return bool(found) and all(map(is_vocabulary, found))
 
@@ -91,7 +98,7 @@ class _Counters:
         self._made: dict[str, ValueCounter] = {}
 
     def add(self, name: str, values: Any, place: str) -> None:
-        """Count values of a column."""
+        """Count the values of a column. place: where they are from, for errors."""
         if not len(values):
             return
         counter = self._made.get(name)
@@ -102,7 +109,7 @@ class _Counters:
             raise CorruptFile(f"{place}, of vocabulary '{name}', {error}") from None
 
     def add_file(self, name: str, file: Path) -> None:
-        """Count what a vocabulary's file says was counted."""
+        """Add the counts in a vocabulary's file."""
         arrow = pyarrow()
         with arrow.OSFile(str(file), "rb") as opened:
             reader = arrow.ipc.open_file(opened)
@@ -116,14 +123,14 @@ class _Counters:
                 counter.add_counted(counted_of(reader.get_batch(at)))
 
     def made(self) -> list[tuple[str, ValueCounter]]:
-        """All of them; UsageError where no value was met."""
+        """(name, counter) of every vocabulary; UsageError if one of them has no values."""
         empty = next((name for name in self.names if name not in self._made), None)
         if empty is not None:
             raise UsageError(f"the data holds no value for vocabulary '{empty}'; look at its column, or leave it out")
         return [(name, self._made[name]) for name in self.names]
 
     def forget(self) -> None:
-        """Remove what was counted on the way."""
+        """Remove the temporary runs from the disk."""
         for each in self.folder.glob("_runs-*"):
             shutil.rmtree(each)
 
@@ -135,7 +142,7 @@ class _Counters:
 
 
 def _count(spec: DataSpec, counters: _Counters, on_progress: Progress) -> None:
-    """Count all values of a spec's features that have a vocabulary."""
+    """Count the values of those features of a spec that have a vocabulary."""
     plain: Any = _plain(spec)
     features = _with_vocabulary(spec)
     columns = list(dict.fromkeys(each.column or each.name for each in features))
@@ -152,7 +159,7 @@ def _count(spec: DataSpec, counters: _Counters, on_progress: Progress) -> None:
 
 
 def _plain(spec: DataSpec) -> DataSpec:
-    """A spec without its transforms, which see rows and not values."""
+    """A spec without its transforms, which are applied to table rows and not to raw values."""
     return spec.data if isinstance(spec, TransformedSpec) else spec
 
 

@@ -1,4 +1,4 @@
-"""Datasets: what a path or a spec opens, and what training reads."""
+"""Datasets: opened from a path or a spec, they give each rank of a training job its batches."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,8 +35,8 @@ from recsmith.files import (
 SCHEMA = "recsmith/dataset/1"
 SPEC_ENDINGS = (".yaml", ".yml", ".json")
 COLUMN_ENDINGS = (".parquet", ".arrow", ".feather")
-TRANSFORM_KEYS = ("transforms", "wrong", "max_wrong")  # of a spec with transforms, beside its format's own
-FORMAT = "format"  # the kind of component, and the key of a spec that says which
+TRANSFORM_KEYS = ("transforms", "wrong", "max_wrong")  # keys of a spec with transforms, besides its format's own
+FORMAT = "format"  # the kind of component, and the key of a spec that names the component
 register(FORMAT, "criteo", "recsmith.data.criteo.source:CriteoSource")
 register(FORMAT, "generator", "recsmith.data.generator.source:GeneratorSource")
 register(FORMAT, "movielens", "recsmith.data.movielens:MovieLensSource")
@@ -58,24 +58,24 @@ class Dataset:
 
     @property
     def num_samples(self) -> int | None:
-        """How many samples an epoch has; None where nobody has counted them yet."""
+        """Number of samples in an epoch; None if they have not been counted yet."""
         return self.source.num_samples
 
     @property
     def note(self) -> str:
-        """What people should know of the data; nothing for most."""
+        """A remark about the data for people, such as columns that files lack; empty for most data."""
         source: Any = self.source
         return getattr(getattr(source, "source", source), "note", "")
 
     @property
     def part(self) -> str:
-        """Which part of the samples there are these are; nothing where they are all."""
+        """Which part of the available samples this dataset reads, in words; empty if it reads all of them."""
         source: Any = self.source
         return getattr(getattr(source, "source", source), "part", "")
 
     @property
     def samples_per_target(self) -> int:
-        """Samples of each target, which have numbers that follow each other: itself and its negatives."""
+        """Number of samples of each target, itself and its negatives, which are numbered consecutively."""
         source: Any = self.source
         return getattr(getattr(source, "source", source), "samples_per_target", 1)
 
@@ -95,19 +95,31 @@ class Dataset:
         deduplicate: Sequence[Sequence[str]] = (),
         deal: Deal | None = None,
     ) -> Batches:
-        """The batches of a rank in an epoch, from a position on if one is given: each sample once, on one rank.
+        """The batches of one rank in an epoch; over all ranks, each sample is used once.
 
-        batch_size: samples of a rank and step. All ranks get equally many batches. The last ones share what is left
-        evenly, so that they may be shorter, even empty; with drop_last what does not fill a step is left out.
-        together: so many samples that are stored side by side stay so when shuffled. window: samples that are
-        shuffled together. deduplicate: groups of features whose distinct bags alone the batches hold. deal: by what
-        work the samples of a step are dealt to ranks; None: as they are stored.
-        The order is that of `recsmith.data.order`: it follows from seed and epoch, whatever the world's size is.
+        All ranks get the same number of batches. The order of samples is that of `recsmith.data.order`: it follows
+        from seed and epoch, and does not depend on the world size.
+
+        Args:
+            rank: the rank, from 0 to world_size - 1.
+            world_size: number of ranks.
+            batch_size: samples per rank and step.
+            seed: seed of the order, 0 or more.
+            shuffle: whether to shuffle; otherwise samples come in stored order.
+            epoch: number of the epoch, from 0.
+            position: where in the epoch to start; None: at its beginning.
+            drop_last: leave out the last samples if they do not fill a step. Otherwise the ranks split them evenly, so
+                that the last batches may be smaller, even empty.
+            together: length of the runs of samples stored side by side that shuffling keeps together.
+            window: samples that are shuffled together.
+            deduplicate: groups of features of which batches hold only the distinct bags.
+            deal: how to balance the ranks' work in a step; None: samples are split by where they are stored.
 
         Raises:
-            UsageError: rank, sizes or seed are out of range, the position is of another order or other data, or samples
-                have no feature that they could be dealt by.
-            CorruptFile: from the iterator, once more samples are corrupt than the spec allows.
+            UsageError: rank, sizes or seed are out of range, the position is of another order, or the data lacks the
+                feature that `deal` names.
+            CorruptFile: the position is of other data; or, from the iterator, more samples are corrupt than the spec
+                allows.
         """
         check_rules(
             too_small("world_size", world_size, 1),
@@ -131,9 +143,10 @@ class Dataset:
         return Batches(reader, drop_last)
 
     def at(self, position: Position) -> "Dataset":
-        """The data as it was when a position's epoch began: all of it, or the files that were there before others came.
+        """The data as it was when a position's epoch began: without the files that were appended since.
 
-        Data of which neither is true is all of it, and `check_position` refuses the position.
+        If the position is of neither this data nor an earlier state of it, all data is returned, and `check_position`
+        refuses the position.
         """
         source = self.source
         if position.dataset == source.digest or not isinstance(source, GrowingSource):
@@ -142,18 +155,18 @@ class Dataset:
         return self if blocks is None else Dataset(FirstBlocks(source, blocks, position.dataset))
 
     def order(self, position: Position) -> EpochOrder:
-        """The order of the samples of a position's epoch."""
+        """The order of all samples in a position's epoch."""
         return EpochOrder(
             self.source.sizes(), seed=position.seed, epoch=position.epoch, shuffle=position.shuffle,
             files=self.source.files, together=position.together, window=position.window,
         )  # fmt: skip
 
     def check_position(self, position: Position, now: Position) -> None:
-        """Refuse a position that means other samples here. now: the beginning of the epoch that is asked for.
+        """Refuse a position that would mean other samples in this data. now: the start of the requested epoch.
 
         Raises:
-            UsageError: it is of another order.
-            CorruptFile: it is of other data.
+            UsageError: the position is of another order of samples.
+            CorruptFile: the position is of other data.
         """
         order, wanted = _order_text(position), _order_text(now)
         if order != wanted:
@@ -177,18 +190,18 @@ def _order_text(position: Position) -> str:
 
 @noun
 class OwnSpec:
-    """Data of a format of yours, 'module:Class', which is made of its settings: a BlockSource (source.py)."""
+    """Data in your own format: 'module:Class' names a BlockSource (source.py), which is created from the settings."""
 
     format: str
     settings: dict[str, Any]
 
     def beside(self, folder: Path) -> "OwnSpec":
-        """The same: what its settings mean is not known."""
+        """The spec unchanged: which of its settings are paths is not known."""
         del folder
         return self
 
     def open(self) -> BlockSource:
-        """The source."""
+        """Create the source, whose samples are then checked; UsageError if the class lacks a needed method."""
         made: Any = make(FORMAT, {NAME: self.format, **self.settings}, where="data")
         missing = [name for name in ("schema", "sizes", "read", "digest") if not hasattr(made, name)]
         if missing:
@@ -200,8 +213,8 @@ class OwnSpec:
 class TransformedSpec:
     """Data whose samples are transformed as they are read (docs/data.md).
 
-    wrong: what becomes of samples that a transform has no outcome for: `stop`, or `skip`, up to max_wrong of them a
-    rank and epoch beside what the data's format allows.
+    wrong: what happens to samples for which a transform has no result: `stop` raises an error, `skip` skips up to
+    max_wrong of them per rank and epoch, in addition to the corrupt samples that the data's format allows.
     """
 
     data: Any  # the DataSpec of a format
@@ -210,20 +223,20 @@ class TransformedSpec:
     max_wrong: int = 100
 
     def beside(self, folder: Path) -> "TransformedSpec":
-        """The same of data whose paths are meant from a folder."""
+        """The spec with relative paths of its data resolved in this folder."""
         return replace(self, data=self.data.beside(folder))
 
 
 def open_dataset(spec: DataSpec | Source | Raw) -> Dataset:
-    """The dataset of a spec, of a spec's file (YAML or JSON) or its mapping, or of data at a path.
+    """Open a dataset from a spec, from a spec's file (YAML or JSON) or mapping, or from the path of data.
 
-    Data at a path: a MovieLens folder; Parquet files that RecSmith wrote, or their folder; Criteo's click logs (.tsv,
-    .txt, .gz, day_0), whose tables then have the rows of Criteo Kaggle.
+    The path of data is a MovieLens folder; Parquet files that RecSmith wrote, or their folder; or Criteo's click logs
+    (.tsv, .txt, .gz, day_0), for which the table sizes of Criteo Kaggle are taken.
 
     Raises:
-        UsageError: nothing is there, or it is of no known format.
-        CorruptFile: the spec or the data is not what it says it is.
-        MissingExtra: Parquet is to be read, and pyarrow is not installed.
+        UsageError: the path does not exist, or the data is of no known format.
+        CorruptFile: the spec or the data is invalid.
+        MissingExtra: the data is Parquet, and pyarrow is not installed.
     """
     if isinstance(spec, str | PathLike):
         found: Any = load_spec(spec)
@@ -238,7 +251,7 @@ def open_dataset(spec: DataSpec | Source | Raw) -> Dataset:
 
 
 def source_class(spec: DataSpec) -> Any:
-    """The source that opens the spec of a format; UsageError where it is no spec."""
+    """The source class that opens a spec of this type; UsageError if it is no spec of a known format."""
     for each in map(_format, known(FORMAT)):
         if each.settings is type(spec):
             return each
@@ -246,12 +259,12 @@ def source_class(spec: DataSpec) -> Any:
 
 
 def _format(name: str) -> Any:
-    """The source of a format of RecSmith's; its `settings` are a noun."""
+    """The source class of one of RecSmith's formats; its `settings` is the class of the spec."""
     return find(FORMAT, name)
 
 
 def load_spec(source: Source) -> DataSpec:
-    """The spec in a file (YAML or JSON), or that of data at a path or address, all else as it is by default."""
+    """The spec in a file (YAML or JSON), or a spec with default settings for data at a path or address."""
     text = source_text(source, "a spec of data")
     path = path_of(text)
     if (found := _format_of(path)) is not None:
@@ -270,18 +283,18 @@ def load_spec(source: Source) -> DataSpec:
 
 
 def _is_of_no_format(text: str) -> bool:
-    """Whether a path is neither data whose format is known by its name, nor a spec; a CSV is none of both."""
+    """Whether a path's name shows neither a spec nor a known data format; a CSV file, for example, needs a spec."""
     path = path_of(text)
     return _format_of(path) is None and path.suffix not in SPEC_ENDINGS and text != "-"
 
 
 def is_columns(text: str) -> bool:
-    """Whether a path is of Parquet or Arrow files, or a folder of them."""
+    """Whether a path is a Parquet or Arrow file, or a folder of them."""
     return _format_of(path_of(text)) == "parquet"
 
 
 def _format_of(path: AnyPath) -> str | None:
-    """The format of data at a path, by what it is called and what lies there; None of a spec."""
+    """The format of data at a path, judged by its name and by the files in it; None for all other files."""
     if path.is_dir():
         if isinstance(path, Path) and (path / "ratings.csv").exists():
             return "movielens"
@@ -292,10 +305,10 @@ def _format_of(path: AnyPath) -> str | None:
 
 
 def spec_from_raw(raw: Raw, source: str) -> DataSpec:
-    """A spec from plain data: `format` says which noun it is; a `schema` line may stand before.
+    """A spec from plain data, whose `format` names the format; a `schema` key is checked if present.
 
     Raises:
-        CorruptFile: the format is unknown, or a field is wrong.
+        CorruptFile: the format is unknown, or a field is invalid.
     """
     body = check_schema(raw, SCHEMA, source) if "schema" in raw else dict(raw)
     if "transforms" in body:
@@ -312,7 +325,7 @@ def spec_from_raw(raw: Raw, source: str) -> DataSpec:
 
 
 def _transformed(body: Raw, source: str) -> TransformedSpec:
-    """A spec whose fields besides those of transforms are of the data that they read."""
+    """A spec with transforms; its other keys are the spec of the data that they transform."""
     said = {key: body[key] for key in TRANSFORM_KEYS if key in body}
     plain = spec_from_raw({key: value for key, value in body.items() if key not in TRANSFORM_KEYS}, source)
     listed: object = said.pop("transforms")
@@ -324,7 +337,7 @@ def _transformed(body: Raw, source: str) -> TransformedSpec:
 
 
 def spec_to_raw(spec: DataSpec) -> Raw:
-    """Plain data of a spec, as its file holds it."""
+    """The spec as plain data, in the form of a spec's file."""
     if isinstance(spec, TransformedSpec):
         said = {"transforms": [transform_to_raw(each) for each in spec.transforms]}
         return {**spec_to_raw(spec.data), **said, "wrong": spec.wrong, "max_wrong": spec.max_wrong}

@@ -1,7 +1,8 @@
-"""Samples of a step dealt to ranks by their work: all ranks get equally many, and about as much to do.
+"""Deals the samples of a step to ranks by their work: ranks get equally many samples, and about equal work.
 
-A model of histories takes longer for a longer one, so that ranks which share samples by number alone wait for the one
-with the long histories. The samples of a step stay the same, and so do its gradients: only who computes them changes.
+Models of histories take longer for longer histories. If samples are split by number alone, all ranks wait for the one
+with the longest histories. The samples of a step, and so its gradients, stay the same: only the rank that computes
+each sample changes.
 
 n ids of a sample's history, N samples of a step
 """
@@ -14,15 +15,16 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError, check_rules, outside
 from recsmith.files import did_you_mean
 
-LONGEST = 2**31
+LONGEST = 2**31  # largest allowed Deal.longest, in ids
 
 
 @noun
 class Deal:
-    """By what work samples are dealt: n + squared n^2 for a history of n ids.
+    """The work by which samples are dealt to ranks: n + squared * n^2 for a history of n ids.
 
-    feature: whose ids are the history. squared: work of a pair of events over that of an event, as of attention; 0:
-    work grows with the length alone. longest: ids of a history that count, as a model that cuts them has it; none: all.
+    feature: the feature whose ids are the history. squared: work of a pair of events, as in attention, relative to that
+    of one event; 0: work is proportional to length. longest: ids of a history that count, if the model cuts longer
+    histories; none: all.
     """
 
     feature: str
@@ -36,13 +38,13 @@ class Deal:
         )
 
     def work(self, lengths: Ints) -> Floats:
-        """The work of histories of these lengths (N,)."""
+        """The work of histories of the given lengths (N,)."""
         counted = (lengths if self.longest is None else np.minimum(lengths, self.longest)).astype(np.float64)
         return counted + self.squared * counted**2
 
 
 def check_deal(deal: Deal, features: Sequence[str]) -> None:
-    """UsageError where samples have no feature that they could be dealt by. features: of the data, by name."""
+    """Raise UsageError if the data lacks the feature that samples are dealt by. features: the data's feature names."""
     if deal.feature not in features:
         raise UsageError(
             f"samples are dealt to ranks by feature '{deal.feature}', which the data does not have"
@@ -51,10 +53,10 @@ def check_deal(deal: Deal, features: Sequence[str]) -> None:
 
 
 def dealt(work: Floats, ranks: int) -> Ints:
-    """The rank of each sample (N,): the heaviest first, one to each rank in turn, to whoever has least so far.
+    """The rank of each sample (N,): in rounds of one sample per rank, the costliest goes to the least loaded rank.
 
-    Ranks get equally many, or one more. Of equal works the sample that stands first is dealt first, so that all ranks
-    find the same. Cost: N / ranks sorts of `ranks` numbers.
+    Samples are dealt in order of falling work; ranks' numbers of samples differ by one at most. Samples of equal work
+    are dealt in their order, so that all ranks find the same result. Cost: N / ranks sorts of `ranks` numbers.
     """
     heaviest = np.argsort(-work, kind="stable")
     found, loads = np.empty(len(work), np.int64), np.zeros(ranks)
@@ -67,6 +69,6 @@ def dealt(work: Floats, ranks: int) -> Ints:
 
 
 def busiest(work: Floats, rank_of: Ints, ranks: int) -> float:
-    """The work of the busiest rank over the mean; 1 where there is none."""
+    """Work of the busiest rank / mean work of a rank; 1 if there is no work."""
     loads = np.bincount(rank_of, weights=work, minlength=ranks)
     return float(ranks * (loads.max() / loads.sum())) if loads.any() else 1.0

@@ -1,8 +1,8 @@
-"""Each distinct bag of a feature once, and which of them every sample has: RecD's inverse keyed jagged tensors.
+"""Deduplicated batches: each distinct bag of a feature once, and which of them every sample has (RecD).
 
-Samples of one session say much the same of their user. Zhao et al., "RecD" (MLSys 2023, arXiv 2211.05239), keep the
-distinct rows of a group of features, and for each sample the number of its row. Rows are found by a hash and compared
-value by value, so two rows that only share a hash stay two.
+The samples of a session repeat most of their user's features. Zhao et al., "RecD" (MLSys 2023, arXiv 2211.05239), keep
+the distinct rows of a group of features, and for each sample the number of its row: inverse keyed jagged tensors. Equal
+rows are found by a hash and then compared value by value, so that different rows with equal hashes stay separate.
 
 B samples, U distinct rows of a group, n ids
 """
@@ -20,19 +20,21 @@ from recsmith._types import Bools, Ints, record
 from recsmith.data.batch import Batch, JaggedIds, numbered, renumbered
 
 Hashes = npt.NDArray[np.uint64]
-FACTORS = 4096  # positions in a bag that have a factor of their own; later ones begin with the first again
-REPEATED = 0.25  # of the bags, where repeats are sought among neighbours first
-SALTS = 8  # hashes tried, until no two different rows share one
+FACTORS = 4096  # positions in a bag with a hash factor of their own; later positions reuse the factors from the first
+REPEATED = 0.25  # share of bags equal to the one before, above which repeats are sought among neighbours first
+SALTS = 8  # hash functions tried until no two different rows share a hash
 SHIFT = np.uint64(32)
-LEVELS = 3  # octaves of factors that are looked up apart, from the least on; each costs a collective of its own
+LEVELS = 3  # octaves of deduplication factors that are looked up separately; each level costs one more collective
 
 
 def deduplicated(batch: Batch, groups: Sequence[Sequence[str]], *, nearby: bool = False) -> Batch:
     """The batch with each distinct row of a group of features once; `Batch.inverse` says which row a sample has.
 
-    groups: features that change together; the rows of a group are distinct in at least one of them. Rows that no sample
-    has, and rows that came twice from different parts of a batch, are left out. nearby: where many rows are that of the
-    sample before, leave these out only, which is half of the work. Cost: a pass over the ids.
+    Rows that no sample uses, and equal rows from different parts of a joined batch, are removed. Cost: a pass over the
+    ids.
+
+    groups: features that change together; two rows of a group differ in at least one of its features. nearby: if many
+    rows equal that of the sample before, remove only these repeats, which is half of the work.
     """
     batch = _expanded_unless(batch, groups)
     ids, inverse = dict(batch.ids), dict(batch.inverse)
@@ -51,13 +53,13 @@ def deduplicated(batch: Batch, groups: Sequence[Sequence[str]], *, nearby: bool 
 
 
 def _taken(bags: JaggedIds, rows: Ints) -> JaggedIds:
-    """Bags of some rows; the same ones where these are all rows in their order."""
+    """The given rows of the bags; the same object if these are all rows in order."""
     count = len(bags.lengths)
     return bags if len(rows) == count and bool((rows == np.arange(count)).all()) else bags.take(rows)
 
 
 def with_runs_once(batch: Batch, features: Sequence[str]) -> Batch:
-    """The batch with runs of equal bags once, for those of some features of which many bags repeat the one before."""
+    """The batch with each run of equal bags once, for those of the given features whose bags often repeat the last."""
     ids, inverse = dict(batch.ids), dict(batch.inverse)
     for name in features:
         if name not in inverse and _often_repeats(ids[name]):
@@ -67,7 +69,7 @@ def with_runs_once(batch: Batch, features: Sequence[str]) -> Batch:
 
 
 def expanded(batch: Batch, but: Sequence[str] = ()) -> Batch:
-    """The batch with a bag for each sample again, but of some features."""
+    """The batch with one bag per sample again, except for the features in `but`, which stay deduplicated."""
     kept = {name: row for name, row in batch.inverse.items() if name in but}
     if len(kept) == len(batch.inverse):
         return batch
@@ -77,15 +79,15 @@ def expanded(batch: Batch, but: Sequence[str] = ()) -> Batch:
 
 
 def _expanded_unless(batch: Batch, groups: Sequence[Sequence[str]]) -> Batch:
-    """The batch with a bag for each sample of all features but of groups whose features have the same rows."""
+    """The batch with one bag per sample, except for groups whose features already share one inverse."""
     alike = [group for group in groups if len({id(batch.inverse.get(name)) for name in group}) == 1]
     return expanded(batch, but=[name for group in alike for name in group])
 
 
 def distinct_rows(bags: Sequence[JaggedIds], *, nearby: bool = False) -> tuple[Ints, Ints]:
-    """(first, inverse): a sample for each distinct row (U,), as they first appear, and the row of each sample (B,).
+    """(first, inverse): the first sample with each distinct row (U,), in this order; the row of each sample (B,).
 
-    nearby: where many rows are that of the sample before, others may come twice.
+    nearby: if many rows equal that of the sample before, only such repeats are found; other rows may occur twice.
     """
     if not _often_repeats(bags[0]):
         return _by_hash(bags)
@@ -98,18 +100,18 @@ def distinct_rows(bags: Sequence[JaggedIds], *, nearby: bool = False) -> tuple[I
 
 
 def _by_hash(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
-    """As `distinct_rows`, whatever the order of the samples."""
+    """Result of `distinct_rows` by hashing all rows, without use of their order."""
     for salt in range(SALTS):
         hashes = sum((_hashes(each, salt * len(bags) + i) for i, each in enumerate(bags)), np.zeros(1, np.uint64))
         first, row = numbered(hashes)
-        again = np.flatnonzero(first[row] != np.arange(len(row)))  # rows with the hash of one before them
+        again = np.flatnonzero(first[row] != np.arange(len(row)))  # rows with the hash of an earlier row
         if not len(again) or all(_equal(each.take(again), each.take(first[row[again]])).all() for each in bags):
             return first, row
     return _compared(bags)
 
 
 def _often_repeats(bags: JaggedIds) -> bool:
-    """Whether many bags seem to be that of the sample before, which is quicker found than any other: by first ids."""
+    """Whether many bags seem to equal that of the sample before, judged quickly by their first ids alone."""
     ends = np.cumsum(bags.lengths, dtype=np.int64)
     some = bags.lengths > 0
     first = bags.values[(ends - bags.lengths)[some]]
@@ -117,7 +119,7 @@ def _often_repeats(bags: JaggedIds) -> bool:
 
 
 def _differs(bags: JaggedIds) -> Bools:
-    """Whether each bag is another than that of the sample before (B,); the first one is."""
+    """Whether each bag differs from that of the sample before (B,); true for the first bag."""
     lengths = bags.lengths.astype(np.int64)
     differs = np.append(True, lengths[1:] != lengths[:-1])
     back = np.arange(len(bags.values)) - np.repeat(np.where(differs, 0, lengths), lengths)
@@ -130,7 +132,7 @@ def _differs(bags: JaggedIds) -> Bools:
 
 
 def _hashes(bags: JaggedIds, salt: int) -> Hashes:
-    """A number for each bag (B,), the same for equal ones: ids times random odd factors of their places, added up."""
+    """A hash of each bag (B,), equal for equal bags: the sum of ids times random odd factors by position."""
     factors = _factors(salt)
     lengths = bags.lengths.astype(np.int64)
     values = bags.values.astype(np.uint64)  # a copy
@@ -154,7 +156,7 @@ def _factors(salt: int) -> Hashes:
 
 
 def _equal(one: JaggedIds, other: JaggedIds) -> Bools:
-    """Whether all bags are as long and hold the same ids and weights, as one truth value or a few (.,)."""
+    """Whether all bags have equal lengths, ids and weights, as one truth value or one per weight (.,)."""
     if not np.array_equal(one.lengths, other.lengths) or not np.array_equal(one.values, other.values):
         return np.zeros(1, np.bool_)
     if one.weights is None or other.weights is None:
@@ -163,7 +165,7 @@ def _equal(one: JaggedIds, other: JaggedIds) -> Bools:
 
 
 def _compared(bags: Sequence[JaggedIds]) -> tuple[Ints, Ints]:
-    """As `distinct_rows`, one row after the other: for data made to share its hashes."""
+    """Result of `distinct_rows` by comparing row after row, for data crafted so that hashes collide."""
     known: dict[bytes, int] = {}
     first: list[int] = []
     row = np.empty(len(bags[0].lengths), np.int64)
@@ -183,9 +185,10 @@ def _bytes(bag: JaggedIds) -> bytes:
 
 @record
 class DedupGroup:
-    """Features that change together: their names, and samples for each distinct row (RecD's DedupeFactor).
+    """Features that change together: their names, and the number of samples per distinct row (RecD's DedupeFactor).
 
-    ids_before, ids_after: in all samples, and in distinct rows. mean_ids: in a bag.
+    ids_before, ids_after: number of ids in all samples, and in the distinct rows. mean_ids: mean number of ids in a
+    bag.
     """
 
     features: tuple[str, ...]
@@ -195,12 +198,12 @@ class DedupGroup:
     mean_ids: float
 
     def level(self, least: float) -> int:
-        """Octave of the factor, 0 for the least one."""
+        """Octave of the factor above `least`, from 0 to LEVELS - 1."""
         return min(LEVELS - 1, max(0, int(math.log2(max(self.factor / least, 1.0)))))
 
 
 def dedup_groups(batch: Batch) -> tuple[DedupGroup, ...]:
-    """All features of a batch in groups with the same distinct rows, those that are most often repeated first."""
+    """All features of a batch in groups with the same distinct rows, in order of falling factor."""
     groups: dict[bytes, list[str]] = {}
     for name, bags in batch.ids.items():
         _, row = distinct_rows([bags])
@@ -210,7 +213,7 @@ def dedup_groups(batch: Batch) -> tuple[DedupGroup, ...]:
 
 
 def counted(batch: Batch, features: Sequence[str]) -> DedupGroup:
-    """A group of features with its factor in a batch."""
+    """The group of these features, with its deduplication factor counted in a batch."""
     first, _ = distinct_rows([batch.ids[name] for name in features])
     before = sum(len(batch.ids[name].values) for name in features)
     return DedupGroup(
@@ -223,9 +226,9 @@ def counted(batch: Batch, features: Sequence[str]) -> DedupGroup:
 
 
 def chosen(groups: Sequence[DedupGroup], least: float = 1.0) -> tuple[DedupGroup, ...]:
-    """The groups that may gain: that repeat, with so many samples for each distinct row, and more than an id a bag.
+    """The groups that deduplication may speed up: factor above 1 and at least `least`, and more than one id per bag.
 
-    The number of a row is as large as an id, so bags of one id have nothing to save but what crosses ranks.
+    A row number is as large as an id, so with bags of one id only traffic between ranks could be saved.
     """
     return tuple(group for group in groups if group.factor >= least and group.factor > 1 and group.mean_ids > 1)
 

@@ -1,7 +1,8 @@
-"""Which values samples may hold: one rule for every reader of data, and for models that are served.
+"""The values that samples may hold: one rule for all readers of data and for served models.
 
-Labels are chances, 0 to 1, or finite numbers where the schema says so (number_labels); samples may lack one where it
-says so (missing_labels), but not all. Dense values and weights are finite. Ids are rows of their tables.
+Labels are probabilities, 0 to 1, or any finite number if the schema lists them in number_labels. Labels that
+missing_labels lists may be missing, but no sample may lack all labels. Dense values and weights are finite. Ids are
+rows of their tables.
 
 B samples, n ids
 """
@@ -17,16 +18,16 @@ from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.source import BlockSource, SampleBlock
 from recsmith.errors import CorruptFile
 
-Faults = dict[str, tuple[Bools, str]]  # by what is wrong: which samples (B,), and what the first of them has, in words
+Faults = dict[str, tuple[Bools, str]]  # by kind of fault: which samples have it (B,), and what the first one holds
 LABELS = "labels are 0 to 1; map other scales to it first"
 NUMBERS = "labels that are numbers are finite"
 WEIGHTS = "weights of samples are finite and 0 or more"
-MOST_IDS = 2**63 - 1  # of a feature that no table bounds
+MOST_IDS = 2**63 - 1  # bound of the ids of a feature without a table
 FINITE = "dense values and weights are finite numbers"
 
 
 def wrong_values(samples: Batch, schema: DataSchema) -> Faults:
-    """By what is wrong: which samples it concerns (B,), and the first of their values. Nothing, where all is right."""
+    """Faults of labels, dense values and weights: which samples have each (B,), and the first value; empty if none."""
     found: dict[str, tuple[Bools, str]] = {}
 
     def note(what: str, rule: str, rows: Bools, value: float) -> None:
@@ -53,7 +54,7 @@ def wrong_values(samples: Batch, schema: DataSchema) -> Faults:
 
 
 def wrong_labels(samples: Batch, schema: DataSchema) -> Faults:
-    """By what is wrong with labels: which samples it concerns (B,), and the first of their values."""
+    """Faults of labels: which samples have each (B,), and the first wrong value."""
     found: dict[str, tuple[Bools, str]] = {}
     labels, names = samples.labels, samples.label_names
     right = (labels >= 0) & (labels <= 1)
@@ -73,13 +74,13 @@ def wrong_labels(samples: Batch, schema: DataSchema) -> Faults:
 
 
 def in_domain(block: SampleBlock, schema: DataSchema, place: str) -> SampleBlock:
-    """The block without samples whose values no model can learn from: they count as corrupt. place: of its rows."""
+    """The block with samples whose values are not allowed marked as corrupt. place: where its rows are, for errors."""
     found = wrong_values(block.samples, schema)
     return without_faults(block, {what: (rows, f"has {said}") for what, (rows, said) in found.items()}, place)
 
 
 def without_faults(block: SampleBlock, faults: Faults, place: str) -> SampleBlock:
-    """The block without samples that have a fault: they count as corrupt. place: of its rows."""
+    """The block with samples that have a fault marked as corrupt. place: where its rows are, for errors."""
     if not faults:
         return block
     valid = np.ones(len(block.samples), np.bool_) if block.valid is None else block.valid.copy()
@@ -97,17 +98,17 @@ def without_faults(block: SampleBlock, faults: Faults, place: str) -> SampleBloc
 
 
 def id_outside(ids: npt.NDArray[np.integer[Any]], rows: int) -> int | None:
-    """An id that is no row of its table: the least if it is negative, else the largest; None where all are rows."""
+    """An id that is no row of its table: the least id if it is negative, else the largest; None if all are rows."""
     if not len(ids) or (ids.min() >= 0 and ids.max() < rows):
         return None
     return int(ids.min() if ids.min() < 0 else ids.max())
 
 
 def check_ids(ids: npt.NDArray[np.integer[Any]], rows: int, what: str) -> None:
-    """Refuse ids that are no rows of their table. what: they are, such as "column 'user'".
+    """Refuse ids that are no rows of their table. what: the name of the ids in errors, such as "column 'user'".
 
     Raises:
-        CorruptFile: one is negative, or too large.
+        CorruptFile: an id is negative or too large.
     """
     wrong = id_outside(ids, rows)
     if wrong is not None and rows >= MOST_IDS:
@@ -121,18 +122,18 @@ def check_ids(ids: npt.NDArray[np.integer[Any]], rows: int, what: str) -> None:
 
 
 class CheckedSource:
-    """A source of somebody else's, whose blocks are checked as those of RecSmith's own formats are."""
+    """A source from outside RecSmith, whose blocks get the same checks as those of RecSmith's own formats."""
 
     def __init__(self, source: BlockSource, name: str) -> None:
         self.source, self.name = source, name
         self.rows = {each.name: each.num_embeddings for each in source.schema.features}
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the source's own."""
+        """All other attributes are those of the wrapped source."""
         return getattr(self.source, name)
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block; CorruptFile where an id is outside its table."""
+        """The samples of a block; raises CorruptFile if an id is outside its table."""
         found, place = self.source.read(block), f"of block {block} of '{self.name}'"
         for name, bags in found.samples.ids.items():
             check_ids(bags.values, self.rows[name] or 2**63, f"{place}: feature '{name}'")

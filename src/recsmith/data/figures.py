@@ -1,4 +1,4 @@
-"""Figures of a dataset: what its samples hold, counted."""
+"""Statistics of a dataset, counted in its first samples."""
 
 import numpy as np
 
@@ -11,17 +11,17 @@ from recsmith.data.parquet.arrow import StoredFigures
 from recsmith.data.parquet.source import ParquetSource
 from recsmith.errors import CorruptFile
 
-BATCH_SIZE = 4096  # samples of a batch whose distinct bags are counted, unless another is given
+BATCH_SIZE = 4096  # default number of samples in the batches in which distinct bags are counted
 
 
 @noun
 class FeatureFigures:
-    """What was counted of a feature.
+    """Statistics of a feature.
 
-    counted: samples. mean_ids: in a bag. empty: share of the bags without ids. distinct: different ids. hottest: share
-    of the ids that the most frequent one has. repeated: share of the samples whose bag is that of the sample before.
-    duplicates: samples for each distinct bag in a batch (RecD's DedupeFactor). stored: bytes of its column in all
-    files, if known.
+    counted: number of samples. mean_ids: mean number of ids in a bag. empty: share of bags without ids. distinct:
+    number of different ids. hottest: share of the most frequent id among all ids. repeated: share of samples whose bag
+    equals that of the sample before. duplicates: samples per distinct bag in a batch (RecD's DedupeFactor). stored:
+    bytes of the feature's column in all files, if known.
     """
 
     name: str
@@ -38,13 +38,13 @@ class FeatureFigures:
 
     @property
     def reuse(self) -> float:
-        """Reads for each different id among those counted."""
+        """Number of reads per different id."""
         return self.mean_ids * self.counted / max(self.distinct, 1)
 
 
 @noun
 class SessionFigures:
-    """Sessions of the counted samples: how many, samples of each, and how many of those follow each other."""
+    """Sessions of the counted samples: their number, mean samples per session, and mean length of a stored run."""
 
     sessions: int
     samples: float
@@ -53,10 +53,10 @@ class SessionFigures:
 
 @noun
 class DataFigures:
-    """What was counted in the first samples of a dataset, in the order in which they are stored.
+    """Statistics of the first samples of a dataset, in stored order.
 
-    batch_size: samples of a batch whose distinct bags were counted. labels and dense: mean of each column by name.
-    sessions: where the data says them. stored: of files of columns.
+    batch_size: samples in the batches in which distinct bags were counted. labels and dense: mean of each column by
+    name. sessions: if the data has sessions. stored: sizes of Parquet and Arrow files.
     """
 
     num_samples: int
@@ -71,7 +71,7 @@ class DataFigures:
 
 
 def count_figures(dataset: Dataset, samples: int, batch_size: int = BATCH_SIZE) -> DataFigures:
-    """Read at least so many samples of a dataset, or all, and count what they hold; bags repeat within batches."""
+    """Read the first `samples` samples of a dataset or more, up to whole blocks, and compute their statistics."""
     read, corrupt, sessions = first_samples(dataset, samples)
     if not len(read):
         raise CorruptFile(
@@ -99,7 +99,7 @@ def count_figures(dataset: Dataset, samples: int, batch_size: int = BATCH_SIZE) 
 
 
 def first_samples(dataset: Dataset, samples: int) -> tuple[Batch, int, Ints | None]:
-    """(at least so many samples as they are stored, or all; corrupt ones among them; the session of each, if known)."""
+    """(first `samples` samples or more, up to whole blocks; number of corrupt ones; session of each, if known)."""
     parts: list[Batch] = []
     sessions: list[Ints | None] = []
     corrupt = held = 0
@@ -118,14 +118,14 @@ def first_samples(dataset: Dataset, samples: int) -> tuple[Batch, int, Ints | No
 
 
 def session_figures(sessions: Ints) -> SessionFigures:
-    """Sessions in samples as they are stored."""
+    """Statistics of sessions. sessions: the session of each sample, in stored order."""
     count, samples = len(np.unique(sessions)), max(len(sessions), 1)
     runs = int(np.count_nonzero(np.diff(sessions))) + 1
     return SessionFigures(sessions=count, samples=samples / max(count, 1), side_by_side=samples / runs)
 
 
 def distinct_bags(bags: JaggedIds, batch_size: int) -> Ints:
-    """The samples whose bags are the distinct ones of batches of samples that follow each other (U,)."""
+    """For each batch of consecutive samples, the first sample with each distinct bag, all in one array (U,)."""
     starts = range(0, len(bags.lengths), batch_size)
     found = [
         start + distinct_rows([bags.take(np.arange(start, min(start + batch_size, len(bags.lengths))))])[0]
@@ -135,7 +135,7 @@ def distinct_bags(bags: JaggedIds, batch_size: int) -> Ints:
 
 
 def _mean(values: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> float:
-    known = values[~np.isnan(values)]  # labels that some samples lack
+    known = values[~np.isnan(values)]  # NaN: a label that a sample lacks
     return float(known.mean(dtype=np.float64)) if len(known) else 0.0
 
 
@@ -158,7 +158,7 @@ def _feature(feature: DataFeature, bags: JaggedIds, batch_size: int, stored: int
 
 
 def repeated_share(bags: JaggedIds) -> float:
-    """The share of the samples whose bag is, id by id, that of the sample before."""
+    """The share of samples whose bag has the same ids as that of the sample before."""
     lengths = bags.lengths.astype(np.int64)
     if len(lengths) < 2:
         return 0.0

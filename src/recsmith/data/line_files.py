@@ -1,4 +1,4 @@
-"""Files of lines, plain or .gz: where their blocks of lines begin, the text of a block, and an index of both (.npz)."""
+"""Text files, plain or .gz, read in blocks of lines; an index of where the blocks begin can be saved (.npz)."""
 
 import gzip
 import hashlib
@@ -14,16 +14,18 @@ from recsmith._types import Ints
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import AnyPath, check_is_file, check_once, files_inside, path_of, replace_file
 
-BLOCK_LINES = 8192  # of a block
+BLOCK_LINES = 8192  # lines in a block
 CHUNK = 2**24  # bytes read at once while lines are counted
-LARGEST_BLOCK = 2**24  # bytes of a block whose lines may be those of samples, which have 500 characters at most
-LONGEST_LINE = 4096  # bytes that are kept of a line in larger ones
-HEAD = 2**16  # bytes in which it shows what a file is
-KEPT_BLOCKS = 40  # of a .gz file, passed over on the way to another block: about 2 MB each
+LARGEST_BLOCK = 2**24  # bytes of the largest block that is kept whole; lines of samples have 500 characters at most
+LONGEST_LINE = 4096  # bytes kept of each line in a larger block
+HEAD = 2**16  # bytes at the beginning of a file by which its format is recognized
+KEPT_BLOCKS = 40  # blocks of a .gz file kept when they are read on the way to a later one; about 2 MB each
 
 
 def files_of(paths: tuple[str, ...]) -> list[AnyPath]:
-    """The files of some paths; those of a folder, and folders in it, by names and numbers, without . and _ ones.
+    """The files at the given paths; a folder stands for all files in it and its subfolders.
+
+    Files of a folder are ordered by names and numbers, without names that begin with . or _.
 
     Raises:
         UsageError: a path does not exist or is a pipe or a device, a folder is empty, or a file is named twice.
@@ -44,9 +46,9 @@ def files_of(paths: tuple[str, ...]) -> list[AnyPath]:
 
 
 class LineFile:
-    """A file of lines; `is_gzip` ones can only be read from their beginning on.
+    """A text file; a .gz file (`is_gzip`) can only be read in sequence from its beginning.
 
-    quoted: line ends within "quotes" are text, as CSV has them.
+    quoted: whether line ends within "quotes" are part of the text, as in CSV.
     """
 
     def __init__(self, path: AnyPath, *, quoted: bool = False) -> None:
@@ -56,13 +58,13 @@ class LineFile:
         self._passed: dict[int, bytes] = {}
 
     def digest(self) -> str:
-        """A digest, which changes with the file's name, size and time of change."""
+        """Digest of the file's name, size and modification time."""
         found = self.path.stat()
         described = f"{self.path.name} {found.st_size} {found.st_mtime_ns}"
         return hashlib.sha256(described.encode()).hexdigest()[:16]
 
     def index(self) -> tuple[Ints, int]:
-        """(bytes at which blocks begin, and the size of all at the end; lines in all), of the text if it is packed."""
+        """(byte offsets at which blocks begin, then the size of the text; number of lines), of the unpacked text."""
         begins, lines, size, ended, within = [0], 0, 0, True, False
         for chunk in self._chunks():
             at = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
@@ -92,17 +94,17 @@ class LineFile:
             raise self._damaged(error) from None
 
     def close(self) -> None:
-        """Forget the place in the file, and what was passed over."""
+        """Close the file and forget the kept blocks."""
         if self._file is not None:
             self._file.close()
         self._file, self._passed = None, {}
 
     def __del__(self) -> None:
-        """Close the file of a reader that nobody needs any more."""
+        """Close the file when the reader is garbage-collected."""
         self.close()
 
     def _read(self, block: int, begins: Ints) -> bytes:
-        """The bytes of a block; those of blocks passed over in a .gz file are kept for a while."""
+        """The bytes of a block; the last KEPT_BLOCKS blocks that are read on the way to it are kept."""
         file = self._file or self._opened()
         self._file = file
         if (
@@ -125,8 +127,8 @@ class LineFile:
         return found
 
     def _shortened(self, file: IO[bytes], size: int) -> Iterator[bytes]:
-        """A block whose lines are too long for samples, of which only the beginnings are kept."""
-        length = 0  # of the line so far
+        """The lines of a block that is too large for samples, each cut off at LONGEST_LINE bytes."""
+        length = 0  # bytes of the current line so far
         while size:
             chunk = file.read(min(CHUNK, size))
             if not chunk:
@@ -143,7 +145,7 @@ class LineFile:
         return CorruptFile(f"'{self.path}' is shorter than it was when its lines were counted; begin again")
 
     def head(self, size: int = HEAD) -> bytes:
-        """The first bytes of the text."""
+        """The first `size` bytes of the unpacked text."""
         try:
             with self._opened() as file:
                 return file.read(size)
@@ -160,17 +162,17 @@ class LineFile:
 
 
 def _outside_quotes(chunk: bytes, ends: Ints, within: bool) -> tuple[Ints, bool]:
-    """(those line ends of a chunk that end a line, whether a quote is open behind it). within: before it."""
+    """(line ends outside quotes, whether a quote is open after the chunk). within: whether one is open before it."""
     quotes = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord('"'))
     before = np.searchsorted(quotes, ends) + within
     return ends[before % 2 == 0], bool((len(quotes) + within) % 2)
 
 
 def read_index(path: str, digest: str, files: int) -> list[tuple[Ints, int]] | None:
-    """(begins of blocks, lines) of each file; None where there is no index yet, or the files changed since.
+    """(offsets of blocks, number of lines) of each file; None if there is no index, or the files have changed since.
 
     Raises:
-        CorruptFile: the file is there and is no index.
+        CorruptFile: the file exists and is no index.
     """
     if not Path(path).exists():
         return None
@@ -188,7 +190,7 @@ def read_index(path: str, digest: str, files: int) -> list[tuple[Ints, int]] | N
 
 
 def _is_index(begins: Ints, lines: int) -> bool:
-    """Whether blocks begin one after the other, and there are as many as so many lines make."""
+    """Whether block offsets rise from 0, and there are as many blocks as `lines` lines need."""
     return (
         begins.dtype == np.int64 and begins.ndim == 1 and len(begins) > 0 and int(begins[0]) == 0
         and bool((np.diff(begins) > 0).all()) and len(begins) - 1 == -(-lines // BLOCK_LINES)
@@ -196,7 +198,7 @@ def _is_index(begins: Ints, lines: int) -> bool:
 
 
 def write_index(path: str, digest: str, index: list[tuple[Ints, int]]) -> None:
-    """Write the index, whole or not at all."""
+    """Write the index to a file, atomically."""
     arrays = {f"begins_{at}": begins for at, (begins, _) in enumerate(index)}
     packed = io.BytesIO()
     np.savez_compressed(

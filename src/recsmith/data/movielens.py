@@ -1,4 +1,4 @@
-"""Reads a MovieLens folder: a sample is a rating, its label is whether the user liked the movie."""
+"""Reads a MovieLens folder: each rating is a sample, whose label is whether the user liked the movie."""
 
 import csv
 from dataclasses import replace
@@ -15,18 +15,19 @@ from recsmith.errors import CorruptFile, UsageError, check_rules
 from recsmith.files import check_is_file, text_lines
 
 RATINGS, MOVIES = ("userId", "movieId", "rating", "timestamp"), ("movieId", "title", "genres")
-MOST_STARS, LONGEST_ID = 10, 19  # of a rating; digits of an id
+MOST_STARS, LONGEST_ID = 10, 19  # largest rating; ids have fewer digits than this
 NO_GENRE = "(no genres listed)"
 SPLITS = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0), "all": (0.0, 1.0)}  # shares of the ratings
 
 
 @noun
 class MovieLensSpec:
-    """A MovieLens folder: features user, movie and genres; the label is 1 for ratings of `positive` stars and more.
+    """A MovieLens folder: features user, movie and genres; the label is 1 for ratings of `positive` stars or more.
 
     split: train is the first 80 % of the ratings, valid the next 10 %, test the last 10 %.
-    split_by: in a random order that follows from split_seed, or in that of their times, in which they then come, too.
-    max_user_id: ratings of users above it are left out.
+    split_by: the order in which ratings are split: random, drawn from split_seed, or by time. Ratings that are split by
+        time are also read in that order.
+    max_user_id: ratings of users with a larger id are left out.
     """
 
     path: str
@@ -42,25 +43,25 @@ class MovieLensSpec:
         )
 
     def beside(self, folder: Path) -> "MovieLensSpec":
-        """With a path that is meant from a folder."""
+        """The spec with its path resolved in this folder, if it does not exist in the working directory."""
         return replace(self, path=found_beside(self.path, folder))
 
 
 class MovieLensSource(MemorySource):
-    """The samples of a MovieLens folder; a rating's row in ratings.csv, counted from 0, is its number."""
+    """The samples of a MovieLens folder; a sample's number is its row in ratings.csv, counted from 0."""
 
     settings = MovieLensSpec
 
     def __init__(self, spec: MovieLensSpec) -> None:
         schema, samples, columns, every = _samples_of(spec)
         super().__init__(schema, samples, columns)
-        self.part = ""  # which of the samples these are, where they are not all
+        self.part = ""  # which part of the ratings is read, if not all
         if len(samples) < every:
             self.part = f"split {spec.split}: {len(samples):,} of {every:,} ratings; `split: all` in a spec reads all"
 
 
 def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints], int]:
-    """Schema, samples of the split and their times, and how many samples there are of all splits."""
+    """(schema, samples of the split, their times by column name, number of samples in all splits)."""
     folder = Path(spec.path)
     users, movies, stars, times = read_ratings(folder / "ratings.csv")
     wanted = np.flatnonzero(users <= (spec.max_user_id or users.max(initial=0)))
@@ -121,7 +122,7 @@ def read_ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dty
 
 
 def _genres(path: Path, movies: Ints) -> tuple[list[str], JaggedIds]:
-    """Names of the genres, sorted, and the genres of each movie; none for movies that are not listed."""
+    """(sorted names of the genres, genres of each movie); a movie that is not listed has an empty bag."""
     listed = {
         int(row[0]): [] if row[2] == NO_GENRE else row[2].split("|") for row in _rows(path, MOVIES) if _is_id(row[0])
     }
@@ -140,7 +141,7 @@ def _is_id(text: str) -> bool:
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
-    """The rows of a CSV file, checked against the columns it should have."""
+    """The rows of a CSV file after checking its header and each row's number of columns."""
     try:
         if path.exists():
             check_is_file(path)

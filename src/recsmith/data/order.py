@@ -1,11 +1,12 @@
-"""The order in which a world uses the samples of an epoch, and how far it is.
+"""The order in which all ranks of a job use the samples of an epoch, and the position in it.
 
-The rule. A dataset is cut into blocks. Their order is drawn from the seed and the epoch; blocks that follow each other
-in it make a window, and the samples of a window are used in an order that is drawn, too. So a sample can come anywhere
-in the epoch, and no more than a window has to be kept. Without shuffling the samples are used as they are stored.
+The rule. A dataset is cut into blocks, whose order is drawn from the seed and the epoch. Consecutive blocks of this
+order form a window, and the samples of a window are shuffled, too. So a sample can come anywhere in the epoch, and
+no more than a window has to be kept in memory. Without shuffling, samples are used in stored order.
 
-Step after step the world uses the next `world_size * batch_size` samples of this order, whatever its size, so how many
-were used says which. The ranks share the samples of a step by where they are stored: each reads few blocks.
+Each step uses the next `world_size * batch_size` samples of this order, which does not depend on the world size. So
+the number of used samples says which were used. The ranks split a step's samples by where they are stored, so that
+each rank reads few blocks.
 """
 
 import itertools
@@ -17,18 +18,19 @@ from recsmith._random import permutation
 from recsmith._types import Ints, noun
 from recsmith.errors import UsageError
 
-WINDOW = 2**17  # samples of a window, at least, unless two blocks have more: what a rank keeps is bounded by it
-Stored = tuple[int, Ints]  # the place of a block in the order, and rows of it
-RanksOf = Callable[[Sequence[Stored]], Ints]  # the rank of each of these samples
+WINDOW = 2**17  # samples at which a window of two or more blocks ends; it bounds what a rank keeps in memory
+Stored = tuple[int, Ints]  # the place of a block in the order, and rows of the block
+RanksOf = Callable[[Sequence[Stored]], Ints]  # returns the rank of each of these samples
 
 
 @noun
 class Position:
-    """How far a world is in an epoch: it has used the first `used` samples of the order of this seed and epoch.
+    """How far a job is in an epoch: it has used the first `used` samples of the order of this seed and epoch.
 
-    Every rank has the same one, and a world of another size goes on from it: no sample is lost or used again.
-    dataset: a digest of what is read; data that has changed since has another one. together: samples stored side by
-    side that stay so. window: samples that are shuffled together.
+    All ranks have the same position. A job of another world size can continue from it, and no sample is lost or used
+    twice.
+    dataset: digest of the data, which changes with the data. together: length of the runs of samples stored side by
+    side that shuffling keeps together. window: samples that are shuffled together.
     """
 
     epoch: int
@@ -50,10 +52,11 @@ class Position:
 class EpochOrder:
     """The order of all samples of an epoch; a slot is a sample's place in it.
 
-    sizes: samples of each block (K,). files: blocks that can only be read one after the other, as (first, last + 1);
-    they stay together and in this order, and only the files change places. together: so many samples that are stored
-    side by side stay so, as sessions must that are to be deduplicated; the last ones of a window may be fewer. window:
-    samples that are shuffled together, at least, unless two blocks have more; trade-off: fewer need less memory.
+    sizes: samples of each block (K,). files: ranges of blocks that can only be read one after the other, as
+    (first, last + 1); the blocks of a file keep their order, and only whole files change places. together: length of
+    the runs of samples stored side by side that shuffling keeps together, as deduplication of sessions needs it; the
+    last run of a window may be shorter. window: samples at which a window of two or more blocks ends; trade-off: a
+    smaller window needs less memory and shuffles less.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class EpochOrder:
         self.num_samples = int(sizes.sum())
         self.windows = (
             _windows(self.sizes, window) if shuffle else np.arange(len(sizes) + 1)
-        )  # first place of each, K at the end
+        )  # place of the first block of each window, K at the end
         self.bounds = np.append(self.firsts, self.num_samples)[self.windows]  # slots at which windows begin and end
         self._kept: tuple[int, Ints] = (-1, self.firsts)
 
@@ -76,8 +79,8 @@ class EpochOrder:
     ) -> list[Stored]:  # fmt: skip
         """A rank's share of the samples in slots first to last - 1: places of blocks, and the rows in each.
 
-        The samples are sorted by where they are stored, and cut into runs that differ by one sample at most. ranks_of:
-        says the rank of each of them instead.
+        The samples are sorted by where they are stored, and cut into one run per rank, whose lengths differ by one at
+        most. ranks_of: a function that assigns each sample to a rank instead.
         """
         stored = np.sort(np.concatenate([np.zeros(0, np.int64), *self._stored(first, last)]))
         if ranks_of is not None:
@@ -85,17 +88,17 @@ class EpochOrder:
         return self._located(stored[len(stored) * rank // world_size : len(stored) * (rank + 1) // world_size])
 
     def _located(self, stored: Ints) -> list[Stored]:
-        """Places of the blocks of some samples, in order of where they are stored, and the rows in each."""
+        """Samples, sorted by where they are stored, as places of blocks and the rows in each."""
         places = np.searchsorted(self.firsts, stored, side="right") - 1
         cuts = np.flatnonzero(np.diff(places, prepend=-1, append=-1))
         return [(int(places[a]), stored[a:b] - self.firsts[places[a]]) for a, b in itertools.pairwise(cuts.tolist())]
 
     def windows_of(self, first: int, last: int) -> range:
-        """The windows that slots first to last - 1 are in."""
+        """Numbers of the windows that contain slots first to last - 1."""
         return range(self._window_of(first), self._window_of(last - 1) + 1)
 
     def _stored(self, first: int, last: int) -> Iterator[Ints]:
-        """The samples of slots first to last - 1, window by window, numbered along the order of blocks."""
+        """The samples in slots first to last - 1, window by window, numbered along the order of blocks."""
         window = self._window_of(first)
         while first < last:
             start, end = (int(each) for each in self.bounds[window : window + 2])
@@ -106,14 +109,14 @@ class EpochOrder:
         return int(np.searchsorted(self.bounds, slot, side="right")) - 1
 
     def _window(self, window: int) -> Ints:
-        """The samples of all slots of a window; the last one asked for is kept."""
+        """The samples in all slots of a window; the result for the last window is cached."""
         if self._kept[0] != window:
             start, end = (int(each) for each in self.bounds[window : window + 2])
             self._kept = window, start + (self._drawn(window, end - start) if self.shuffle else np.arange(end - start))
         return self._kept[1]
 
     def _drawn(self, window: int, size: int) -> Ints:
-        """The samples of a window in drawn order, in runs of those that stay together."""
+        """The samples of a window in shuffled order, where runs of `together` samples stay whole."""
         runs = permutation(self.seed, self.epoch, f"window {window}", -(-size // self.together))
         if self.together == 1:
             return runs
@@ -122,7 +125,7 @@ class EpochOrder:
 
 
 def _block_order(sizes: Ints, seed: int, epoch: int, files: Sequence[tuple[int, int]]) -> Ints:
-    """Blocks in drawn order; those of a file that is read from its beginning stay together."""
+    """The blocks in shuffled order; blocks of a file that can only be read in sequence stay together and in order."""
     bound = {block for first, last in files for block in range(first, last)}
     units = list(files)
     units += [(block, block + 1) for block in range(len(sizes)) if block not in bound]
@@ -131,7 +134,7 @@ def _block_order(sizes: Ints, seed: int, epoch: int, files: Sequence[tuple[int, 
 
 
 def _windows(sizes: Ints, window: int) -> Ints:
-    """Indices of the blocks that begin a window: a window ends when it has so many samples and two blocks."""
+    """Indices of the blocks that begin a window: a window ends when it has `window` samples and two blocks."""
     begins, held = [0], 0
     for at, size in enumerate(sizes.tolist()):
         if held >= window and at - begins[-1] >= 2:

@@ -1,7 +1,7 @@
-"""Whether data means what a model was trained on: its names, and how its values came about. Imports no torch.
+"""Checks that data has the same names and meanings of values as the data a model was trained on. Imports no torch.
 
-Whoever scores, copies or goes on from a trained model asks it; a job that is resumed has the digest of its data, which
-says more, and a model that is served refuses ids and values one by one.
+Used wherever a trained model is scored, copied or trained further. A resumed job compares digests of its data instead,
+which is stricter, and a served model checks ids and values one by one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +18,15 @@ MOST_NAMED = 8
 def check_same_data(trained: DataSchema, given: DataSchema, where: str) -> None:
     """Refuse data whose values mean something else than those that a model was trained on.
 
-    trained: of the model's card. where: the other data were named, for errors. What nobody kept, of cards and data that
-    older versions wrote, is not compared.
+    Args:
+        trained: schema from the model's card.
+        given: schema of the other data.
+        where: where the other data was named, for errors.
+
+    What cards and data of older versions did not record is not compared.
 
     Raises:
-        UsageError: features, weights, dense columns, labels, rows or transforms are others.
+        UsageError: features, weights, dense columns, labels, table rows, vocabularies or transforms differ.
     """
     for problem in _differences(trained, given):
         raise UsageError(f"{where} has {problem}{'' if ';' in problem else '; give data of the same schema'}")
@@ -58,7 +62,7 @@ def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
 
 
 def _vocabularies(trained: DataSchema, given: DataSchema) -> Iterator[str]:
-    """Of features whose rows stand for other values."""
+    """Error texts of features whose vocabulary differs from that of the trained model."""
     if given.values is None or trained.values is None:
         return
     for name in trained.feature_names:

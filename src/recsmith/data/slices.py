@@ -1,4 +1,4 @@
-"""Slices of a dataset in stored order, and where periods of a stream begin: after so many samples, or by time.
+"""Slices of a dataset in stored order, and the edges of a stream's periods, by number of samples or by time.
 
 N samples of the whole, P periods
 """
@@ -17,29 +17,29 @@ TIME = "timestamp"  # the column of times in RecSmith's own files
 
 
 class SlicedSource:
-    """Samples first to last - 1 of a source, in its order and under its digest."""
+    """Samples first to last - 1 of a source, in stored order and with the source's digest."""
 
     def __init__(self, source: BlockSource, first: int, last: int) -> None:
         self.source, self.first, self.last = source, first, last
         self.schema, self.max_corrupt, self.digest = source.schema, source.max_corrupt, source.digest
         self.num_samples = last - first
         ends = np.cumsum(source.sizes())
-        self._begin = int(np.searchsorted(ends, first, side="right"))  # the first block that has samples of it
+        self._begin = int(np.searchsorted(ends, first, side="right"))  # the first block with samples of the slice
         self._end = int(np.searchsorted(ends, last, side="left")) + 1
         self._edges = np.concatenate([np.zeros(1, np.int64), ends])[self._begin : self._end + 1]
 
     @property
     def files(self) -> tuple[tuple[int, int], ...]:
-        """Those of its blocks that can only be read one after the other."""
+        """Ranges of the slice's blocks that can only be read one after the other."""
         found = ((max(a, self._begin), min(b, self._end)) for a, b in self.source.files)
         return tuple((a - self._begin, b - self._begin) for a, b in found if a < b)
 
     def sizes(self) -> Ints:
-        """Samples of each block; of the first and the last those that are within."""
+        """Number of samples in each block; of the first and the last block, only those within the slice."""
         return np.diff(np.clip(self._edges, self.first, self.last))
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block."""
+        """The samples of a block that are within the slice."""
         found, begin = self.source.read(self._begin + block), int(self._edges[block])
         rows = np.arange(max(self.first - begin, 0), min(self.last - begin, len(found.samples)))
         if len(rows) == len(found.samples):
@@ -49,7 +49,7 @@ class SlicedSource:
 
 
 def times_of(source: BlockSource, column: str) -> Floats:
-    """The times of all samples (N,), in the column's own unit; of dates, in seconds. Reads that column once.
+    """The times of all samples (N,), in the column's own unit, or in seconds if they are dates; reads the column once.
 
     Raises:
         UsageError: the data has no such column.
@@ -67,14 +67,14 @@ def times_of(source: BlockSource, column: str) -> Floats:
 
 
 def _origin(source: Any) -> Any:
-    """What a source reads columns from."""
+    """The innermost wrapped source, or the first one that can read columns."""
     while not isinstance(source, ColumnSource) and hasattr(source, "source"):
         source = source.source
     return source
 
 
 def _place(origin: Any, block: int, row: int) -> str:
-    """Where a sample is: its row and file, where the source has files."""
+    """Where a sample is, in words: its row and file if the source has files, else its number."""
     if hasattr(origin, "place"):
         return f"row {row:,} {origin.place(block)}"
     return f"sample {int(origin.sizes()[:block].sum()) + row:,}"
@@ -102,21 +102,21 @@ def _seconds(column: Any, name: str, origin: Any, block: int) -> Floats:
 
 
 def edges_by_samples(source: BlockSource, samples: int) -> Ints:
-    """Where periods of so many samples begin, and where the last one that is full ends (P + 1,)."""
+    """Where periods of `samples` samples begin, and where the last full one ends (P + 1,)."""
     total = int(source.sizes().sum())
     return np.arange(0, total + 1, samples, dtype=np.int64)
 
 
 def edges_by_count(source: BlockSource, count: int) -> Ints:
-    """Edges of so many periods of equally many samples, up to one (P + 1,)."""
+    """Edges of `count` periods whose numbers of samples differ by one at most (P + 1,)."""
     total = int(source.sizes().sum())
     return np.round(np.linspace(0, total, count + 1)).astype(np.int64)
 
 
 def edges_by_time(source: BlockSource, column: str, every: float) -> Ints:
-    """Edges of periods of so long a time, from multiples of it on; times without samples are left out (P + 1,).
+    """Edges of periods of length `every`, which begin at its multiples; periods without samples are skipped (P + 1,).
 
-    The last period ends when a sample of a later one is there, so it is left until then.
+    A period counts as complete once a sample of a later one exists, so the last period of the data is left out.
 
     Raises:
         UsageError: there is no such column, or samples are not in the order of their times.
@@ -131,10 +131,10 @@ def edges_by_time(source: BlockSource, column: str, every: float) -> Ints:
 
 
 def check_time_order(source: BlockSource, edges: Ints) -> None:
-    """Refuse periods of data whose own times say that a sample of one comes before one of the period before.
+    """Refuse periods if the data has a `timestamp` column and a sample is older than one of an earlier period.
 
     Raises:
-        UsageError: one does.
+        UsageError: a sample is older.
     """
     origin = _origin(source)
     if not isinstance(origin, ColumnSource) or TIME not in origin.column_names or len(edges) < 2:

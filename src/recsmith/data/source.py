@@ -1,4 +1,4 @@
-"""The protocol of formats: blocks of samples whose sizes are known, each of which can be read."""
+"""The protocol of data formats: numbered blocks of samples, whose sizes are known before they are read."""
 
 import hashlib
 from dataclasses import field
@@ -12,16 +12,16 @@ from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.deduplication import expanded
 from recsmith.errors import CorruptFile
 
-MEMORY_BLOCK = 8192  # samples of a block
+MEMORY_BLOCK = 8192  # samples in a block of a MemorySource
 
 
 @record
 class SampleBlock:
     """The samples of a block, one a row.
 
-    samples: of some features, distinct bags alone (`Batch.inverse`) where a source found them; `expanded` undoes it.
-    valid: which rows hold samples (n,); the others were corrupt. None: all do. first_corrupt: what is wrong with the
-    first corrupt one. causes: what is wrong, and in how many rows, where that can be told of each column.
+    samples: all rows; a source may keep only the distinct bags of some features (`Batch.inverse`), which `expanded`
+    undoes. valid: which rows hold samples (n,); the other rows are corrupt. None: all rows do. first_corrupt: what is
+    wrong with the first corrupt row. causes: number of rows by what is wrong with them, if the source can tell.
     """
 
     samples: Batch
@@ -31,59 +31,59 @@ class SampleBlock:
 
     @property
     def corrupt(self) -> int:
-        """How many rows hold no sample."""
+        """Number of corrupt rows."""
         return 0 if self.valid is None else int((~self.valid).sum())
 
     def whole(self) -> Batch:
-        """The samples that are not corrupt, each with its own bags."""
+        """The samples without corrupt rows, each with its own bags (not deduplicated)."""
         samples = expanded(self.samples)
         return samples if self.valid is None else samples.take(np.flatnonzero(self.valid))
 
 
 class DataSpec(Protocol):
-    """What a source is made of: a noun whose fields a file of a spec holds."""
+    """The settings of a data source: a noun whose fields are the keys of a spec's file."""
 
     def beside(self, folder: Path) -> Any:
-        """The spec of a file in a folder: paths that are not where the command runs are meant from this folder."""
+        """The spec with relative paths resolved in this folder, if they do not exist in the working directory."""
         ...
 
 
 def found_beside(path: str, folder: Path) -> str:
-    """A path as it is, or in a folder where it is only there."""
+    """The path unchanged, or the path inside `folder` if it exists only there."""
     beside = folder / path
     return str(beside) if not Path(path).exists() and beside.exists() else path
 
 
 class BlockSource(Protocol):
-    """What a format has to offer; rows of a block that turn out to be corrupt count as samples until they are read."""
+    """What every format provides; rows that turn out to be corrupt count as samples until they are read."""
 
     @property
     def schema(self) -> DataSchema:
-        """What a sample holds."""
+        """Features, dense columns and labels of every sample."""
         ...
 
     @property
     def num_samples(self) -> int | None:
-        """How many samples there are; None where nobody has counted them yet."""
+        """Number of samples; None if they have not been counted yet."""
         ...
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the data."""
+        """Digest of the data; it changes when the data changes."""
         ...
 
     @property
     def files(self) -> tuple[tuple[int, int], ...]:
-        """Blocks that can only be read one after the other, as (first, last + 1)."""
+        """Ranges of blocks that can only be read one after the other, each as (first, last + 1)."""
         ...
 
     @property
     def max_corrupt(self) -> int:
-        """Corrupt rows of an epoch that a rank passes over before it stops."""
+        """How many corrupt rows a rank skips in an epoch before it stops with an error."""
         ...
 
     def sizes(self) -> Ints:
-        """Samples of each block (K,); counts them if need be."""
+        """Number of samples in each block (K,); counts them if that was not done yet."""
         ...
 
     def read(self, block: int) -> SampleBlock:
@@ -92,7 +92,7 @@ class BlockSource(Protocol):
 
 
 def check_corrupt(count: int, source: BlockSource, which: str) -> None:
-    """CorruptFile where more samples are corrupt than a source allows. which: one of them, or what says so."""
+    """Raise CorruptFile if more samples are corrupt than the source allows. which: an example, for the error."""
     if count > source.max_corrupt:
         raise CorruptFile(
             f"{count:,} samples are corrupt, more than max_corrupt: {source.max_corrupt:,} allows; {which}"
@@ -101,51 +101,51 @@ def check_corrupt(count: int, source: BlockSource, which: str) -> None:
 
 @runtime_checkable
 class ColumnSource(Protocol):
-    """What formats offer that have columns beside those of the schema, such as sessions and times."""
+    """What a format also provides if it has columns in addition to the schema's, such as sessions and times."""
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Every column there is."""
+        """Names of all columns that `column` can read."""
         ...
 
     def column(self, block: int, name: str) -> Any:
-        """A column of a block: whole numbers of NumPy, or pyarrow's array."""
+        """A column of a block: a NumPy array of whole numbers, or a pyarrow array."""
         ...
 
 
 @runtime_checkable
 class GrowingSource(Protocol):
-    """What formats offer whose data may get more samples behind those that are there."""
+    """What a format also provides if new files may be appended to its data."""
 
     def earlier(self) -> dict[str, int]:
-        """Digests that the data had with fewer files, and how many of its blocks there were then."""
+        """By the digest that the data had with fewer files, the number of blocks that it had then."""
         ...
 
 
 @runtime_checkable
 class RowSource(Protocol):
-    """What formats offer that can read single samples, and know how many ids each has before that.
+    """What a format also provides if it can read single samples, and knows their numbers of ids without reading them.
 
-    Then no block is kept, and samples can be dealt to ranks by their lengths (dealing.py).
+    A rank then keeps no blocks in memory, and samples can be dealt to ranks by their lengths (dealing.py).
     """
 
     def lengths(self, block: int, feature: str) -> Ints:
-        """Ids of a feature, of each sample of a block."""
+        """Number of ids of a feature in each sample of a block."""
         ...
 
     def rows(self, block: int, rows: Ints) -> SampleBlock:
-        """Some samples of a block, in the order in which they are named."""
+        """The given rows of a block, in the given order."""
         ...
 
 
 def by_rows(source: BlockSource) -> RowSource | None:
-    """What reads single samples of a source; None where blocks are read whole."""
+    """The source as a reader of single samples; None if it reads whole blocks only."""
     within = source.source if isinstance(source, FirstBlocks) else source
     return within if isinstance(within, RowSource) else None
 
 
 class FirstBlocks:
-    """The first blocks of a source, under the digest that its data had when there were no more."""
+    """The first blocks of a source, with the digest that its data had before further blocks were appended."""
 
     def __init__(self, source: BlockSource, blocks: int, digest: str) -> None:
         self.source, self.blocks, self.digest = source, blocks, digest
@@ -153,12 +153,12 @@ class FirstBlocks:
 
     @property
     def num_samples(self) -> int:
-        """How many samples they hold."""
+        """Number of samples in these blocks."""
         return int(self.sizes().sum())
 
     @property
     def files(self) -> tuple[tuple[int, int], ...]:
-        """Those of their blocks that can only be read one after the other."""
+        """Ranges of these blocks that can only be read one after the other."""
         return tuple((first, last) for first, last in self.source.files if last <= self.blocks)
 
     def sizes(self) -> Ints:
@@ -171,7 +171,7 @@ class FirstBlocks:
 
 
 class MemorySource:
-    """Samples that were read as a whole, with columns beside those of the schema (B,)."""
+    """Samples that are held in memory as a whole. columns: further columns by name, such as times (B,)."""
 
     files: tuple[tuple[int, int], ...] = ()
     max_corrupt = 0
@@ -183,7 +183,7 @@ class MemorySource:
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the samples."""
+        """Digest of the samples' numbers, labels and ids."""
         held = hashlib.sha256(self._samples.sample_ids.tobytes() + self._samples.labels.tobytes())
         for name, bags in self._samples.ids.items():
             held.update(name.encode() + bags.values.tobytes() + bags.lengths.tobytes())
@@ -199,5 +199,5 @@ class MemorySource:
         return SampleBlock(samples=self._samples.take(np.arange(first, min(first + MEMORY_BLOCK, len(self._samples)))))
 
     def column(self, block: int, name: str) -> Ints:
-        """A column beside those of the schema, of the samples of a block."""
+        """A further column, such as times, of the samples in a block."""
         return self._columns[name][block * MEMORY_BLOCK : (block + 1) * MEMORY_BLOCK]

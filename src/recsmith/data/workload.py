@@ -1,4 +1,4 @@
-"""Workloads for the planner from what datasets hold, and generated data like that of a workload."""
+"""Workloads for the planner, counted from datasets or taken from their schemas, and generated data like a workload."""
 
 import math
 import warnings
@@ -14,9 +14,9 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.row_blocks import access_of_ids
 
-EMBEDDING_DIM = 64  # of every table, unless another is given
-REPEATED = 1.5  # samples for each distinct bag, from which on a feature is one that repeats: no step is known to ask
-FULL_BAG = 1.0  # ids in a bag, where their mean is not known
+EMBEDDING_DIM = 64  # default embedding dimension of every table
+REPEATED = 1.5  # samples per distinct bag from which a feature is deduplicated: there is no step here to price it by
+FULL_BAG = 1.0  # ids in a bag if their mean is not known
 
 
 def schema_workload(
@@ -27,10 +27,10 @@ def schema_workload(
     optimizer: OptimizerName = "rowwise_adagrad",
     name: str = "",
 ) -> Workload:
-    """The workload of a model with a table for each feature of a dataset, as the planner takes it.
+    """The planner's workload of a model with one table per feature, from a dataset's schema alone.
 
     Raises:
-        UsageError: how many rows a feature's table needs is not known.
+        UsageError: the number of rows of a feature's table is not known.
     """
     unknown = next((each.name for each in schema.features if each.num_embeddings is None), None)
     if unknown is not None:
@@ -51,11 +51,11 @@ def _declared_table(feature: DataFeature, embedding_dim: int) -> Table:
 
 
 def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, seed: int = 0) -> GeneratorSpec:
-    """Generated data that reads the tables of a workload: a feature for each of its own, as many ids, as unevenly.
+    """Spec of generated data like a workload's: its features, with as many ids per bag, read with the same skew.
 
-    Bags of a fractional pooling factor are Poisson, and weights of weighted features even between 0 and 1. A table
-    without a Zipf exponent has the fitted one. Data says nothing of tables, so a table that several features read is
-    warned of: a model that is made of the data's schema has one for each of them.
+    Bag lengths are Poisson if the pooling factor is fractional; weights are uniform between 0 and 1. A table without a
+    Zipf exponent gets the fitted one. Data has no notion of shared tables, so a table that several features read causes
+    a warning: a model made from the data's schema has one table for each of them.
     """
     shared = {table.name: [each.name for each in table.features] for table in workload.tables if table.features[1:]}
     if shared:
@@ -90,13 +90,13 @@ def counted_workload(
     deduplicate: bool = False,
     name: str = "",
 ) -> Workload:
-    """The workload of a model with a table for each feature, counted in at least so many samples as they are stored.
+    """The workload of a model with one table per feature, counted in the first `samples` samples or more.
 
-    deduplicate: features of which a batch has at least 1.5 samples for each distinct bag look up the distinct ones
-    alone: their batch is that much smaller. A run, whose step is known, asks what that saves of it.
+    deduplicate: features with at least 1.5 samples per distinct bag in a batch look up the distinct bags only, so their
+    batch is smaller by that factor. A training run, whose step is known, decides by the step's cost instead.
 
     Raises:
-        UsageError: there are no samples, or how many rows a feature's table needs is not known.
+        UsageError: there are no samples, or the number of rows of a feature's table is not known.
     """
     read, _, _ = first_samples(dataset, samples)
     if not len(read):
@@ -134,12 +134,12 @@ def _counted_table(
 
 
 def _ends(bags: JaggedIds, of_batch: int) -> list[int]:
-    """Where the ids of batches of so many bags end."""
+    """Where the ids of each batch of `of_batch` bags end."""
     return np.cumsum(bags.lengths, dtype=np.int64)[of_batch - 1 : -1 : of_batch].tolist()
 
 
 def _repeating(bags: JaggedIds, batch_size: int) -> JaggedIds:
-    """The distinct bags of each batch where that saves ids and enough of them repeat; otherwise all bags."""
+    """The distinct bags of each batch if enough bags repeat and that saves ids; otherwise all bags."""
     rows = distinct_bags(bags, batch_size)
     found = bags.take(rows)
     gains = len(bags.lengths) >= REPEATED * len(rows) and len(found.values) < len(bags.values)

@@ -1,4 +1,4 @@
-"""Writes datasets as files: Parquet with one column a feature, or lines as Criteo published them."""
+"""Writes datasets as files: Parquet with one column per feature, or lines in Criteo's format."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ from recsmith.data.parquet.write import refuse_other_than_parquet, write_parquet
 from recsmith.errors import UsageError
 from recsmith.files.writable import check_writable, whole_folder
 
-FILE_SAMPLES = 2**20  # of a file, about
-GROUP_SAMPLES = 2**15  # of a row group, about: what a reader keeps a few of
+FILE_SAMPLES = 2**20  # samples in a file, about
+GROUP_SAMPLES = 2**15  # samples in a row group, about; a reader keeps a few row groups in memory
 
 FileForm = Literal["parquet", "criteo"]
 Progress = Callable[[int], None]
@@ -28,14 +28,14 @@ def write_dataset(
     packed: bool = False,
     on_progress: Progress = lambda _: None,
 ) -> None:
-    """Write all samples in their order into a new folder, whole or not at all; a few blocks are in memory at a time.
+    """Write all samples in order into a new folder, whole or not at all; a few blocks are in memory at a time.
 
-    session_size: samples that follow each other and have one session_id. packed: Criteo's lines as .gz.
+    session_size: consecutive samples that get the same session_id. packed: whether to write Criteo's lines as .gz.
 
     Raises:
-        UsageError: the folder is there and not empty, or samples do not fit into Criteo's lines.
+        UsageError: the folder exists and is not empty, or the samples do not fit into Criteo's format.
         MissingExtra: Parquet is to be written, and pyarrow is not installed.
-        RecSmithError: the disk is full, or refuses; nothing is left behind.
+        RecSmithError: the disk is full or cannot be written to; no partial output is left behind.
     """
     check_folder(folder)
     schema = dataset.schema
@@ -50,14 +50,14 @@ def write_dataset(
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse an output folder that holds something, or cannot be made."""
+    """Refuse an output folder that is not empty, or that cannot be created."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"cannot write '{folder}': something is there; give a new folder, or remove it first")
     check_writable(folder)
 
 
 def _groups(dataset: Dataset, on_progress: Progress) -> Iterator[tuple[int, Batch]]:
-    """(number of the file, samples) of all samples in their order, GROUP_SAMPLES or more at a time."""
+    """(number of the file, samples) in order, in batches of GROUP_SAMPLES samples or more."""
     held: list[Batch] = []
     done = written = 0
     for number in range(len(dataset.source.sizes())):

@@ -1,1 +1,1 @@
-"""Columns of tables as samples: which column is what, and how its values become bags, dense values and labels."""
+"""Turns columns of tables into samples: which column is what, and how values become bags, dense values and labels."""

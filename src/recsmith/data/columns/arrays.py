@@ -1,4 +1,4 @@
-"""Columns of pyarrow's tables as arrays: bags, dense values, labels, keys."""
+"""Turns columns of pyarrow tables into NumPy arrays: bags, dense values, labels; takes maps and structs apart."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,25 +15,30 @@ from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import CorruptFile
 from recsmith.units import counted
 
-UNCOUNTED = 2**63 - 1  # ids of a feature that no table has
-EXACT = 2**53  # below it, a float holds any whole number
+UNCOUNTED = 2**63 - 1  # bound of the ids of a feature without a table
+EXACT = 2**53  # a float holds every whole number below this exactly
 
 
 def bags(
     table: Any, feature: ColumnFeature, place: str, vocabulary: Vocabulary | None = None
 ) -> tuple[JaggedIds, Faults]:
-    """The bags of a feature: a list a row, or one id a row; empty for null. table: of pyarrow, with a column for a key.
+    """(bags of a feature, faults): a list or one id per row; a null row is an empty bag.
 
-    vocabulary: of its values, where it has one. A row with a null in a list, or with other than one weight an id, is
-    told as a fault, and its bag means nothing.
+    A row with a null in a list, or without exactly one weight per id, is reported as a fault; its bag is meaningless.
+
+    Args:
+        table: a pyarrow table; for a feature with a key, that of `flattened`.
+        feature: the feature and its column.
+        place: where the table is from, for errors.
+        vocabulary: of the feature's values, if it has one.
 
     Raises:
-        CorruptFile: an id is outside the table, or a column holds something else than numbers.
+        CorruptFile: an id is outside the feature's table, or a column holds other values than numbers.
     """
     name, faults = feature.name, Faults()
     values, lengths, gaps = _ids(table, feature, place, vocabulary)
     if vocabulary is not None:
-        pass  # rows of its table
+        pass  # the vocabulary has returned rows of the table
     elif feature.ids == "modulo" and feature.num_embeddings is not None:
         wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
         values = wide % wide.dtype.type(feature.num_embeddings)
@@ -60,7 +65,7 @@ def bags(
 
 
 def ids_outside(table: Any, feature: ColumnFeature, place: str) -> tuple[int, int]:
-    """(how many ids of a feature are negative, how many are above its table); none where any value has a row."""
+    """(number of negative ids of a feature, number of ids beyond its table); (0, 0) if every value gets a row."""
     if feature.vocabulary is not None:
         return 0, 0
     values, _, _ = _ids(table, feature, place)
@@ -72,9 +77,9 @@ def ids_outside(table: Any, feature: ColumnFeature, place: str) -> tuple[int, in
 def numbers(
     table: Any, names: tuple[str, ...], place: str, missing: tuple[str, ...] = ()
 ) -> tuple[Singles, Bools]:  # fmt: skip
-    """Columns of numbers side by side (B, C), 0 for null; and which rows have no null (B,).
+    """Columns of numbers side by side (B, C), with 0 for null, and which rows have no null (B,).
 
-    missing: columns in which null is NaN, and counts for nothing.
+    missing: columns in which a null becomes NaN and does not count as a null of the row.
     """
     values, whole = np.zeros((table.num_rows, len(names)), np.float32), np.ones(table.num_rows, np.bool_)
     for at, name in enumerate(names):
@@ -90,9 +95,9 @@ def numbers(
 
 
 def with_threshold(table: Any, spec: Any) -> Any:
-    """The table whose labels are 0 and 1, where the spec says from what value on they are 1; not those of numbers.
+    """The table with labels replaced by 0 and 1: a label is 1 if it is at least the spec's `positive`.
 
-    spec: with labels, number_labels and `positive`. Columns that hold no numbers stay as they are.
+    Nothing is changed if `positive` is None; labels in number_labels and columns without numbers stay as they are.
     """
     if spec.positive is None:
         return table
@@ -110,7 +115,7 @@ def with_threshold(table: Any, spec: Any) -> Any:
 
 
 def sample_ids(table: Any, name: str, place: str) -> Ints:
-    """A column of the numbers of samples."""
+    """The sample numbers in a column; CorruptFile if it holds anything else."""
     column = table[name].combine_chunks()
     if not pyarrow().types.is_integer(column.type) or column.null_count:
         raise CorruptFile(f"{place}: column '{name}' holds no numbers of samples; leave sample_id out to count them")
@@ -123,7 +128,7 @@ def sample_ids(table: Any, name: str, place: str) -> Ints:
 def _ids(
     table: Any, feature: ColumnFeature, place: str, vocabulary: Vocabulary | None = None
 ) -> tuple[Any, Any, Bools]:
-    """(ids of a feature, how many there are in each row, which rows have a null among them, which is 0 here)."""
+    """(all ids of a feature with 0 for null, number of ids in each row, which rows have a null among their ids)."""
     name = feature.key or feature.column or feature.name
     values, lengths, gaps = raw_values(table, feature, place)
     kind = str(table[name].type)
@@ -143,7 +148,7 @@ def _ids(
 
 
 def raw_values(table: Any, feature: ColumnFeature, place: str) -> tuple[Any, Any, Bools]:
-    """(values of a feature as pyarrow has them, none of them null; lengths and gaps as `_ids` has them)."""
+    """(values of a feature as a pyarrow array without nulls, number in each row, which rows had a null in a list)."""
     name = feature.key or feature.column or feature.name
     column = _chunk(table, name)
     if feature.separator is not None:
@@ -153,7 +158,7 @@ def raw_values(table: Any, feature: ColumnFeature, place: str) -> tuple[Any, Any
 
 
 def _whole_where_exact(values: Any) -> Any:
-    """Floats that are whole numbers, as pandas has ids beside nulls, as whole numbers; all else as it is."""
+    """Floats that are all whole as integers, since pandas stores ids of a column with nulls so; others unchanged."""
     arrow = pyarrow()
     if not arrow.types.is_floating(values.type) or not len(values):
         return values
@@ -164,9 +169,9 @@ def _whole_where_exact(values: Any) -> Any:
 
 
 def split(column: Any, separator: str, what: str, *, whole: bool) -> Any:
-    """A column of texts as one of lists; an empty text is an empty list. whole: of the whole numbers that they are."""
+    """A text column split into lists; an empty text is an empty list. whole: whether to convert to whole numbers."""
     arrow = pyarrow()
-    if arrow.types.is_list(column.type) or arrow.types.is_null(column.type):  # taken apart before, as raw rows may be
+    if arrow.types.is_list(column.type) or arrow.types.is_null(column.type):  # already split, as raw rows may be
         return column
     if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
         raise CorruptFile(f"{what} holds {column.type}; a separator is for text, so leave it out")
@@ -181,7 +186,7 @@ def split(column: Any, separator: str, what: str, *, whole: bool) -> Any:
 
 
 def _lists(table: Any, name: str, place: str, *, whole: bool) -> tuple[Any, Any, Bools]:
-    """(all numbers of a column, how many there are in each row, which rows have a null among them, which is 0 here)."""
+    """(all numbers of a column with 0 for null, how many are in each row, which rows have a null in a list)."""
     values, counts, gaps = _flat(_chunk(table, name))
     return _numbers(values, table[name].type, f"{place}: column '{name}'", whole=whole), counts, gaps
 
@@ -190,16 +195,16 @@ def _chunk(table: Any, name: str) -> Any:
     """A column as one array."""
     arrow = pyarrow()
     column = table[name].combine_chunks()
-    if isinstance(column, arrow.ChunkedArray):  # of no chunks
+    if isinstance(column, arrow.ChunkedArray):  # if there are no chunks
         column = arrow.concat_arrays(column.chunks) if column.num_chunks else arrow.array([], column.type)
     return column
 
 
 def _flat(column: Any) -> tuple[Any, Any, Bools]:
-    """(all values of a column, how many there are in each row, which rows have a null among them, which is 0 or '')."""
+    """(all values of a column with 0 or '' for null, how many are in each row, which rows have a null in a list)."""
     arrow = pyarrow()
     kind = column.type
-    if arrow.types.is_null(kind):  # a part of nulls alone, whose writer did not know the type
+    if arrow.types.is_null(kind):  # a column of nulls alone, whose writer did not know the type
         none = np.zeros(len(column), np.int32)
         return arrow.array([], arrow.null()), none, none.astype(np.bool_)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
@@ -220,7 +225,7 @@ def _flat(column: Any) -> tuple[Any, Any, Bools]:
 
 
 def _numbers(values: Any, kind: Any, what: str, *, whole: bool) -> Any:
-    """Values of a column as numbers; CorruptFile where they are something else. kind: of the column, in errors."""
+    """Values of a column as numbers; CorruptFile if they are something else. kind: type of the column, for errors."""
     types = pyarrow().types
     if types.is_null(values.type):
         return np.zeros(len(values), np.int64 if whole else np.float32)
@@ -247,10 +252,10 @@ def _plain(column: Any, name: str, place: str) -> Any:
 
 
 def flattened(table: Any, features: Sequence[ColumnFeature], place: str) -> dict[str, Any]:
-    """By name of a column of maps or structs: a table with a column for each key asked for, null where a row has none.
+    """By name of a column of maps or structs, a table with a column per requested key; null in rows without the key.
 
     Raises:
-        CorruptFile: the column holds something else, a struct has no such field, or a row has a key twice.
+        CorruptFile: the column holds something else, a struct lacks the field, or a row has a key twice.
     """
     wanted: dict[str, list[str]] = {}
     for feature in features:
@@ -264,7 +269,7 @@ def flattened(table: Any, features: Sequence[ColumnFeature], place: str) -> dict
 def _keys(column: Any, keys: list[str], place: str) -> dict[str, Any]:
     arrow = pyarrow()
     chunks = column.combine_chunks()
-    if isinstance(chunks, arrow.ChunkedArray):  # older versions keep several, or none
+    if isinstance(chunks, arrow.ChunkedArray):  # older versions of pyarrow may return several chunks, or none
         chunks = arrow.concat_arrays(chunks.chunks) if chunks.num_chunks else arrow.array([], column.type)
     if arrow.types.is_null(column.type):
         return dict.fromkeys(keys, chunks)
@@ -285,7 +290,7 @@ def _fields(structs: Any, keys: list[str], place: str) -> dict[str, Any]:
 
 
 def _entries(maps: Any, keys: list[str], place: str) -> dict[str, Any]:
-    """Of a column of maps: entries are sorted by key once, and each wanted key takes its run of them."""
+    """The values of each key in a column of maps; entries are sorted by key once, so each key is a run of them."""
     arrow = pyarrow()
     first, last = (maps.offsets[0].as_py(), maps.offsets[-1].as_py()) if len(maps) else (0, 0)
     rows = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
@@ -307,7 +312,7 @@ def _entries(maps: Any, keys: list[str], place: str) -> dict[str, Any]:
 
 
 def _places(rows: Ints, entries: Ints, count: int) -> Any:
-    """For each of `count` rows the entry it has, None where it has none, as pyarrow takes it."""
+    """A pyarrow array of `count` rows with the index of each row's entry, null for rows without one."""
     places, has = np.zeros(count, np.int64), np.zeros(count, np.bool_)
     places[rows], has[rows] = entries, True
     return pyarrow().array(places, mask=~has)

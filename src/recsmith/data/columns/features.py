@@ -1,4 +1,4 @@
-"""A feature and the column of a table that it comes from."""
+"""Features and the columns of a table that they are read from."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,22 +11,22 @@ from recsmith.errors import check_rules
 from recsmith.files import did_you_mean
 from recsmith.workloads.workload import wrong_count
 
-A_SECOND = {"seconds": 1, "milliseconds": 1000}  # by `ids` of times, how many of its numbers are a second
+A_SECOND = {"seconds": 1, "milliseconds": 1000}  # units per second of times, by the setting `ids`
 
 
 def optional_columns(spec: Any) -> set[str]:
-    """Columns that files of a spec of data may lack, if it says so: a sample can do without them."""
+    """Columns that a data spec may list in missing_columns, because samples are valid without them."""
     of_features = {name for each in spec.features for name in (each.column or each.name, each.weights) if name}
     return {*of_features, *spec.dense} - {*spec.labels, spec.weight} | {*spec.missing_labels}
 
 
 def missing_hint(spec: Any, column: str) -> str:
-    """What to do where a file lacks a column, for the end of an error; '' where no sample can do without it."""
+    """Advice for the error that a file lacks a column; '' if samples are not valid without the column."""
     return "; where files may lack it, name it in missing_columns" if column in optional_columns(spec) else ""
 
 
 def wrong_missing_columns(spec: Any) -> Iterator[str]:
-    """What is wrong with the `missing_columns` of a spec of data, a sentence each."""
+    """An error text for each wrong entry in the `missing_columns` of a data spec."""
     able = optional_columns(spec)
     for name in spec.missing_columns:
         if name not in able:
@@ -40,15 +40,15 @@ def wrong_missing_columns(spec: Any) -> Iterator[str]:
 class ColumnFeature:
     """A feature and its column: whole numbers, or lists of them for bags.
 
-    column: where it has another name than the feature. weights: a column of as many weights.
-    key: of a column of maps or structs that holds many features; `column` is its name then.
-    num_embeddings: rows of its table; none: numbers that no table has, such as times. ids: `exact` ones are 0 to
-        num_embeddings - 1 or an error; `modulo` takes the rest of any whole number when divided by num_embeddings;
-        `seconds` are times, as text such as 2009-12-14 02:52:24, timestamps or numbers of seconds since 1970;
-        `milliseconds` are the same with numbers of milliseconds. Both are read as whole seconds since 1970.
-    vocabulary: a file of values (docs/vocabularies.md) or its settings: the column holds text or whole numbers of any
-        size, and the table has the rows that they have there; num_embeddings may be larger, to have room.
-    separator: between the values of a text, such as | in "Action|Comedy", which then is a bag.
+    column: the column's name, if it differs from the feature's. weights: the column with one weight per id.
+    key: the feature's key in a column of maps or structs that holds many features; `column` then names that column.
+    num_embeddings: rows of the feature's table; none: numbers without a table, such as times. ids: `exact`: ids are 0
+        to num_embeddings - 1, anything else is an error; `modulo`: any whole number modulo num_embeddings; `seconds`:
+        times as text such as 2009-12-14 02:52:24, timestamps or numbers of seconds since 1970; `milliseconds`: the
+        same with numbers of milliseconds. Times of both kinds are read as whole seconds since 1970.
+    vocabulary: a file of values (docs/vocabularies.md) or its settings, which gives each value its row; the column
+        holds text or whole numbers of any size. num_embeddings may be larger than the vocabulary, for later values.
+    separator: the text between the values of a bag, such as | in "Action|Comedy".
     """
 
     name: str
@@ -79,6 +79,6 @@ class ColumnFeature:
         )
 
     def beside(self, folder: Path) -> "ColumnFeature":
-        """With a vocabulary whose path is meant from a folder."""
+        """The feature with the path of its vocabulary resolved in this folder, if it does not exist where it is."""
         made = None if self.vocabulary is None else vocabulary_spec(self.vocabulary).beside(folder)
         return replace(self, vocabulary=made)

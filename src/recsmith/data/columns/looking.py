@@ -1,4 +1,4 @@
-"""What the columns of a table seem to be: a guess from some thousand rows, for people to correct."""
+"""Guesses what the columns of a table hold from some thousand rows; people correct the guess."""
 
 import re
 from collections.abc import Sequence
@@ -9,27 +9,27 @@ from recsmith._types import noun
 from recsmith.data.arrow import pyarrow
 from recsmith.data.columns.times import are_times
 
-SHOWN, SHOWN_TEXT = 3, 32  # values that are shown of a column, and characters of one
+SHOWN, SHOWN_TEXT = 3, 32  # values shown of a column, and characters shown of each value
 SEPARATORS = ("|", ";", ",")
 LABELS = ("label", "labels", "target", "y", "click", "clicked", "is_click", "liked", "converted", "rating", "stars")
 TIMES = re.compile(r"(^|_)(time|timestamp|date|ts|when|at)($|_)|time$|date$", re.IGNORECASE)
-SECONDS = (5e8, 5e9)  # of times since 1970 that are numbers: 1985 to 2128
+SECONDS = (5e8, 5e9)  # numbers taken for seconds since 1970: the years 1985 to 2128
 A_MILLISECOND = 1e-3  # in seconds
-EXACT = 2.0**53  # below it, a float holds any whole number
-SPARSE = 100  # times its different values that numbers reach over, from which on equal ones are no chance
-SKEWED = 100  # times its median that the largest value of a column is, from which on its logarithm is better read
+EXACT = 2.0**53  # a float holds every whole number below this exactly
+SPARSE = 100  # range / number of different values, from which numbers common to two columns are no coincidence
+SKEWED = 100  # largest value / median, above which the logarithm of a column is the better input
 
 Kind = Literal["value", "list", "text list", "time", "number", "nothing"]
 
 
 @noun
 class LookedColumn:
-    """A column: what it seems to hold, how many different values, its first ones, and what separates those of a text.
+    """A column: the kind of its values, how many are different, the first ones, and the separator of values in a text.
 
-    kind: `value` has a vocabulary, `text list` a separator beside it, `list` a list of values in each row; `time` is in
-    seconds or text; `number` is dense; `nothing` tells rows apart no more than their numbers, or not at all. why: it is
-    `nothing`, where its type says so. zero_one: whether it holds 0 and 1 alone. skewed: whether its logarithm is better
-    read.
+    kind: `value`: ids or texts, which need a vocabulary; `text list`: texts of several values with a separator; `list`:
+    a list of values in each row; `time`: seconds or text; `number`: a dense value; `nothing`: no use as a feature, as
+    values are all different or cannot be read. why: the reason for `nothing`, if it is the column's type or values.
+    zero_one: whether all values are 0 or 1. skewed: whether the logarithm is the better input.
     """
 
     name: str
@@ -42,23 +42,24 @@ class LookedColumn:
     skewed: bool = False
     least: float | None = None
     most: float | None = None
-    values: Any = field(default=None, repr=False, compare=False)  # different ones, of pyarrow
+    values: Any = field(default=None, repr=False, compare=False)  # pyarrow array of the different values
 
     @property
     def milliseconds(self) -> bool:
-        """Whether a column of times holds numbers of milliseconds."""
+        """Whether this is a column of times in milliseconds."""
         return self.kind == "time" and self.least is not None and self.least > SECONDS[1]
 
 
 def looked_at(table: Any) -> tuple[LookedColumn, ...]:
-    """What the columns of a table seem to be. table: of pyarrow, the first rows of data."""
+    """Guess what each column holds. table: a pyarrow table of the data's first rows."""
     return tuple(_look(name, table[name].combine_chunks()) for name in table.column_names)
 
 
 def shared_ids(columns: Sequence[LookedColumn]) -> dict[str, str]:
-    """By name of a column, another one that holds ids or texts of the same things: half of the fewer values or more.
+    """By column name, another column with ids or texts of the same things, such as a list of seen items and the item.
 
-    As a list of items that were seen, beside the item. Numbers that are close together are equal by chance.
+    The columns must share at least half of the values of the one with fewer. Numbers from a dense range are not
+    compared, because they coincide by chance.
     """
     found: dict[str, str] = {}
     known: list[tuple[str, set[Any]]] = []
@@ -75,14 +76,14 @@ def shared_ids(columns: Sequence[LookedColumn]) -> dict[str, str]:
 
 
 def _tell_things(values: set[Any]) -> bool:
-    """Whether values are texts, or whole numbers that lie far apart."""
+    """Whether values are all texts, or whole numbers from a range at least SPARSE times as large as their number."""
     if all(isinstance(each, int) for each in values):
         return max(values) - min(values) >= SPARSE * len(values)
     return all(isinstance(each, str) for each in values)
 
 
 def guessed_label(columns: Sequence[LookedColumn]) -> str | None:
-    """The column that seems to be the label: by its name, or the only one of 0 and 1; None where neither says it."""
+    """The probable label: a column with a label's name, or the only column of 0 and 1; None if there is neither."""
     named = [each.name for word in LABELS for each in columns if each.name.lower() == word and each.most is not None]
     binary = [each.name for each in columns if each.zero_one]
     return named[0] if named else binary[0] if len(binary) == 1 else None
@@ -112,7 +113,7 @@ def _look(name: str, column: Any) -> LookedColumn:
 
 
 def _look_at_numbers(name: str, values: Any, gaps: bool) -> LookedColumn:
-    """gaps: whether there are nulls, beside which pandas keeps whole numbers as floats."""
+    """Guess what a numeric column holds. gaps: whether it has nulls, because of which pandas stores ints as floats."""
     arrow = pyarrow()
     as_float = values.cast(arrow.float64(), safe=False)
     if odd := arrow.compute.sum(arrow.compute.invert(arrow.compute.is_finite(as_float))).as_py():
@@ -135,7 +136,7 @@ def _look_at_numbers(name: str, values: Any, gaps: bool) -> LookedColumn:
 
 
 def _are_whole(values: Any) -> bool:
-    """Whether floats are whole numbers, all of them, and exact."""
+    """Whether all floats are whole numbers below EXACT."""
     arrow = pyarrow()
     exact = arrow.compute.less(arrow.compute.abs(values), EXACT)
     same = arrow.compute.equal(values, arrow.compute.floor(values))
@@ -164,5 +165,5 @@ def _made(name: str, values: Any, kind: Kind, **words: Any) -> LookedColumn:
 
 
 def _printable(text: str) -> str:
-    """A text in one line."""
+    """A text with unprintable characters, such as line ends, replaced by spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

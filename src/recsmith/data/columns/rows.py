@@ -1,6 +1,6 @@
-"""Raw rows, as a program has them: the samples that files with the same columns would hold.
+"""Makes samples of raw rows that a program passes, equal to the samples of files with the same columns.
 
-What a model was trained on is kept beside it: which columns it reads, their vocabularies, and transforms.
+The schema in a trained model's folder records which columns the model reads, their vocabularies, and the transforms.
 """
 
 import os
@@ -25,14 +25,14 @@ from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import decode, did_you_mean, encode
 
-TELLING = 200  # values, of which a vocabulary of the same data knows one
-FOLDER = "vocabularies"  # of a trained model's folder
+TELLING = 200  # values; a vocabulary that knows none of this many was made from other data
+FOLDER = "vocabularies"  # subfolder of a trained model's folder
 Rows = Any  # dicts, columns by name, or a table of pyarrow, pandas or polars
 
 
 @noun
 class RawColumns:
-    """Which columns of raw rows a model reads, as a spec of data names them; nulls: texts that stand for nothing."""
+    """The columns of raw rows that a model reads, as in a data spec. nulls: texts that stand for a missing value."""
 
     features: tuple[ColumnFeature, ...]
     dense: tuple[str, ...] = ()
@@ -40,31 +40,31 @@ class RawColumns:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """None: rows that are scored have no labels."""
+        """Empty: rows to be scored have no labels."""
         return ()
 
     @property
     def missing_labels(self) -> tuple[str, ...]:
-        """None."""
+        """Empty: rows to be scored have no labels."""
         return ()
 
     @property
     def number_labels(self) -> tuple[str, ...]:
-        """None."""
+        """Empty: rows to be scored have no labels."""
         return ()
 
     @property
     def weight(self) -> None:
-        """None: each row is scored."""
+        """None: rows to be scored have no weights."""
         return
 
 
 class RawRowReader:
-    """Makes a batch of raw rows, by the columns, vocabularies and transforms of data that a model was trained on.
+    """Makes batches from raw rows, with the columns, vocabularies and transforms of a model's training data.
 
     Raises:
-        UsageError: nobody knows the columns of that data.
-        CorruptFile: a vocabulary is not there, or is another one.
+        UsageError: the schema does not record the columns of the training data.
+        CorruptFile: a vocabulary is missing, or is not the one that the model was trained with.
     """
 
     def __init__(self, schema: DataSchema) -> None:
@@ -89,12 +89,13 @@ class RawRowReader:
         self.names = tuple(columns_of(self.columns))
 
     def batch(self, rows: Rows) -> Batch:
-        """The samples of rows, without labels: a list of dicts, columns by name, or a table of pyarrow, pandas, polars.
+        """The samples of raw rows; all labels are 0.
 
-        What is null, or a key that a dict lacks, is an empty bag, and 0 as a dense value.
+        rows: a list of dicts, columns by name, or a table of pyarrow, pandas or polars. A null, or a key that a dict
+        lacks, is an empty bag or the dense value 0.
 
         Raises:
-            UsageError: a column is missing, or a value is none that the data of the model could hold.
+            UsageError: a column is missing, or a value would be invalid in the model's data.
         """
         table: Any = self._table(rows)
         try:
@@ -127,11 +128,11 @@ class RawRowReader:
         return arrow.table({name: self._without_nulls(made[name]) for name in self.names})
 
     def _columns_of(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-        """The columns of dicts; one that no dict has is left out."""
+        """The columns of a list of dicts; a column that no dict has is left out."""
         return {name: [each.get(name) for each in rows] for name in self.names if any(name in each for each in rows)}
 
     def _without_nulls(self, column: Any) -> Any:
-        """A column whose texts that stand for nothing are null, as readers of CSV have it."""
+        """The column with the texts in `nulls` replaced by null, as in CSV files."""
         arrow = pyarrow()
         if not self.columns.nulls or not (
             arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)
@@ -142,14 +143,14 @@ class RawRowReader:
 
 
 def check_vocabularies(source: BlockSource) -> None:
-    """Refuse data to train on of whose first values none has a row: the vocabulary is of other data.
+    """Refuse training data if none of a feature's first values is in its vocabulary, which is then of other data.
 
     Raises:
-        UsageError: which feature, and with which vocabulary.
+        UsageError: names the feature and the vocabulary.
     """
     plain: Any = getattr(source, "source", source)  # before transforms
     schema: DataSchema = plain.schema
-    meant = {} if schema.values is None or schema.raw is None else schema.values.vocabularies  # of ids: nothing to see
+    meant = {} if schema.values is None or schema.raw is None else schema.values.vocabularies  # only of raw columns
     sizes: Ints = plain.sizes() if meant else np.zeros(0, np.int64)
     if not len(sizes):
         return
@@ -166,10 +167,10 @@ def check_vocabularies(source: BlockSource) -> None:
 
 
 def keep_vocabularies(schema: DataSchema, folder: Path) -> DataSchema:
-    """Put the vocabularies of a model's data into its folder; the schema that names them there.
+    """Store the vocabularies of a model's data in the model's folder, and return the schema with their new paths.
 
     Raises:
-        RecSmithError: one is no longer what the model was trained with, or the disk is full.
+        RecSmithError: a vocabulary is no longer the one that the model was trained with, or the disk is full.
     """
     if schema.raw is None:
         return schema
@@ -187,18 +188,18 @@ def keep_vocabularies(schema: DataSchema, folder: Path) -> DataSchema:
 
 
 def _vocabularies(columns: RawColumns) -> Iterator[tuple[ColumnFeature, VocabularySpec]]:
-    """Features that have one, and which."""
+    """(feature, settings of its vocabulary) for each feature that has a vocabulary."""
     return ((each, vocabulary_spec(each.vocabulary)) for each in columns.features if each.vocabulary is not None)
 
 
 def _is_as_trained(said: VocabularySpec, feature: str, schema: DataSchema) -> bool:
-    """Whether a vocabulary is there, and the one that a feature of a model was trained with."""
+    """Whether a vocabulary's file exists and is the one that the model's feature was trained with."""
     trained = None if schema.values is None else schema.values.vocabularies.get(feature)
     return Path(said.path).exists() and (trained is None or Vocabulary(said).meaning == trained)
 
 
 def vocabularies_in(schema: DataSchema, folder: Path) -> DataSchema:
-    """The schema of a model in a folder, whose vocabularies are named by their paths."""
+    """The schema of a model in `folder`, with the paths of its vocabularies relative to the working directory."""
     return schema if schema.raw is None else _with_paths(schema, lambda path: str(folder / path))
 
 
@@ -216,7 +217,7 @@ def _with_paths(schema: DataSchema, place: Callable[[str], str]) -> DataSchema:
 
 
 def _put(file: Path, target: Path) -> None:
-    """Link a file, which takes no room, or copy it where disks differ."""
+    """Hard-link a file, which takes no space, or copy it if linking fails, as between disks."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

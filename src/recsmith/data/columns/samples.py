@@ -1,4 +1,4 @@
-"""Tables of pyarrow as samples: the one way from columns to bags, dense values and labels, to train and to serve."""
+"""Turns pyarrow tables into samples; training and serving share this code."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from recsmith.units import counted
 
 
 class Columns(Protocol):
-    """Which columns are what, as specs of data say it."""
+    """Which columns are features, dense values, labels and weights: what all specs of tables have in common."""
 
     @property
     def features(self) -> tuple[ColumnFeature, ...]:
@@ -54,16 +54,16 @@ class Columns(Protocol):
 
 
 class TableReader:
-    """Makes samples of tables whose columns a spec names.
+    """Makes samples from tables whose columns a spec names.
 
     Raises:
-        UsageError: a vocabulary is not there, or has more rows than num_embeddings allows.
-        CorruptFile: a file is no vocabulary.
+        UsageError: a vocabulary does not exist, or has more rows than num_embeddings allows.
+        CorruptFile: the file of a vocabulary is something else.
     """
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        opened: dict[Any, Vocabulary] = {}  # features may share one
+        opened: dict[Any, Vocabulary] = {}  # features may share a vocabulary
         self.vocabularies: dict[str, Vocabulary] = {}
         for each in columns.features:
             if each.vocabulary is not None:
@@ -75,7 +75,7 @@ class TableReader:
         self._plain = self.schema()
 
     def schema(self, single: Sequence[str] = ()) -> DataSchema:
-        """What a sample holds. single: features of which every sample is known to have one id."""
+        """The schema of the samples. single: features of which every sample is known to have one id."""
         columns = self.columns
         features = [
             DataFeature(
@@ -99,7 +99,14 @@ class TableReader:
     def samples(
         self, table: Any, sample_ids: Ints, place: str, of_part: str, before: Faults | None = None
     ) -> SampleBlock:
-        """The samples of a table. place, of_part: where it is from, for errors. before: faults of rows that are null.
+        """The samples of a pyarrow table; rows with faults are marked as corrupt.
+
+        Args:
+            table: the columns that the spec names.
+            sample_ids: numbers of the samples (B,).
+            place: where the table is from, for errors.
+            of_part: the same, for the text about corrupt rows.
+            before: faults found while parsing, whose rows are null in the table.
 
         Raises:
             CorruptFile: an id is outside its table, or a column holds something else than the spec says.
@@ -131,9 +138,9 @@ class TableReader:
         return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self._plain, of_part)
 
     def described(self, spec: Any) -> str:
-        """What a spec says, with digests of its vocabularies in place of their paths: what a digest of data is made of.
+        """The spec as text for a digest of the data: digests of vocabularies replace their paths.
 
-        spec: a noun with the reader's features.
+        spec: a spec with the features of this reader.
         """
         raw = encode(spec)
         for said, each in zip(raw["features"], spec.features, strict=True):
@@ -147,13 +154,13 @@ class TableReader:
 
 
 def _raw(columns: Columns) -> dict[str, Any]:
-    """What a schema keeps of columns, so that raw rows can be served (rows.py)."""
+    """The columns in the form in which a schema records them, so that raw rows can be served (rows.py)."""
     kept = {"features": [encode(each) for each in columns.features], "dense": list(columns.dense)}
     return {**kept, "nulls": list(getattr(columns, "nulls", ()))}
 
 
 def columns_of(columns: Columns, *more: str | None) -> list[str]:
-    """Every column that is read, once. more: others of a spec, such as that of numbers."""
+    """Names of all columns to read, each once. more: further columns, such as the sample numbers."""
     of_features = [name for each in columns.features for name in (each.column or each.name, each.weights) if name]
     return list(
         dict.fromkeys(
@@ -163,7 +170,7 @@ def columns_of(columns: Columns, *more: str | None) -> list[str]:
 
 
 def lacking_note(may_lack: Sequence[str], names: Sequence[Sequence[str]]) -> str:
-    """How many files lack each of the columns that they may lack; empty where none lacks any. names: of each file."""
+    """A note of how many files lack each column in `may_lack`; empty if none do. names: column names of each file."""
     lacking = {column: sum(column not in each for each in names) for column in may_lack}
     return "; ".join(
         f"column '{column}' is not in {count:,} of {counted(len(names), 'file')}, whose samples have none of it"
@@ -172,24 +179,24 @@ def lacking_note(may_lack: Sequence[str], names: Sequence[Sequence[str]]) -> str
 
 
 def single_bags(samples: Batch, names: Sequence[str]) -> str | None:
-    """A feature of which not every sample has one id, though it should; None for none."""
+    """A feature among `names` of which not every sample has exactly one id; None if there is none."""
     return next((name for name in names if not (samples.ids[name].lengths == 1).all()), None)
 
 
 def counted_numbers(sizes: Ints, block: int) -> Ints:
-    """Numbers of a block's samples, counted along the blocks."""
+    """Numbers of a block's samples, if samples are numbered along the blocks."""
     return int(sizes[:block].sum()) + np.arange(int(sizes[block]))
 
 
 def _without(faults: Faults, before: Faults) -> Faults:
-    """Faults, of rows that have none before; and those before."""
+    """All of `before`, and `faults` of rows that have no fault in `before`."""
     told = [mask for mask, _ in before.values()]
     left = {what: (mask & ~np.logical_or.reduce([mask & False, *told]), said) for what, (mask, said) in faults.items()}
     return {**before, **{what: (mask, said) for what, (mask, said) in left.items() if mask.any()}}
 
 
 def _check_rows(feature: ColumnFeature, vocabulary: Vocabulary) -> None:
-    """UsageError where a table would have fewer rows than the vocabulary of its feature."""
+    """Raise UsageError if num_embeddings is smaller than the number of rows of the feature's vocabulary."""
     given, needed = feature.num_embeddings, vocabulary.num_embeddings
     if given is not None and given < needed:
         meant = vocabulary.meaning

@@ -1,4 +1,4 @@
-"""Columns of times: text, timestamps, dates, and numbers of seconds or milliseconds since 1970."""
+"""Reads columns of times: text, timestamps, dates, and numbers of seconds or milliseconds since 1970."""
 
 from typing import Any
 
@@ -7,17 +7,19 @@ import numpy as np
 from recsmith.data.arrow import pyarrow
 from recsmith.errors import CorruptFile
 
-YEAR_10000 = 253_402_300_800  # in seconds since 1970: a later time is one in another unit
-# (unit, zone) that a text of a time is parsed with, the first that fits: parts of a second, and offsets such as +02:00
+YEAR_10000 = 253_402_300_800  # seconds since 1970; a larger number must be in another unit
+# (unit, zone) tried in turn to parse a text as a time: for fractions of a second, and for offsets such as +02:00
 TEXTS = (("us", None), ("us", "UTC"), ("ns", None), ("ns", "UTC"))
-SHOWN = 60  # characters of a text that is no time
+SHOWN = 60  # characters that an error shows of a text that is no time
 
 
 def seconds_of(values: Any, what: str, each: int = 1) -> Any:
-    """Times as whole seconds since 1970, none of them null. each: numbers a second, such as 1,000 of milliseconds.
+    """Times as whole seconds since 1970, from values without nulls.
+
+    what: where the values are from, for errors. each: units per second, such as 1,000 for milliseconds.
 
     Raises:
-        CorruptFile: something is no time, or a number is of another unit. what: its place, for errors.
+        CorruptFile: a value is no time, or a number is in another unit.
     """
     arrow = pyarrow()
     if arrow.types.is_null(values.type):
@@ -34,18 +36,18 @@ def seconds_of(values: Any, what: str, each: int = 1) -> Any:
 
 
 def micros_of(values: Any, what: str) -> Any:
-    """Times as whole microseconds since 1970, to be ordered by; numbers as they are. As `seconds_of` else."""
+    """Times as numbers to sort by: microseconds since 1970, but numbers unchanged; errors as in `seconds_of`."""
     found = _whole(values, what)
     return _micros(values, what, 1) if found is None else pyarrow().array(found)
 
 
 def are_times(values: Any) -> bool:
-    """Whether texts are times, all of them."""
+    """Whether all texts are times."""
     return _parsed(values)[0] is not None
 
 
 def _whole(values: Any, what: str) -> Any:
-    """Numbers, or texts of whole numbers, as integers, those of floats rounded down; None of anything else."""
+    """Numbers, or texts that are all numbers, as integers, rounded down; None for anything else."""
     arrow = pyarrow()
     kind = values.type
     if arrow.types.is_integer(kind):
@@ -65,7 +67,7 @@ def _whole(values: Any, what: str) -> Any:
 
 
 def _micros(values: Any, what: str, each: int) -> Any:
-    """Timestamps, dates and texts of times in so many microseconds since 1970, rounded down."""
+    """Timestamps, dates and texts of times in units of `each` microseconds since 1970, rounded down."""
     arrow = pyarrow()
     found, problem = _parsed(values) if _are_texts(values.type) else (values, "")
     try:
@@ -83,7 +85,7 @@ def _micros(values: Any, what: str, each: int) -> Any:
 
 
 def _parsed(values: Any) -> tuple[Any, str]:
-    """(texts as timestamps, None where one is no time; such a text, in quotes)."""
+    """(texts as timestamps, ''); or, if a text is no time, (None, that text in quotes)."""
     arrow = pyarrow()
     for unit, zone in TEXTS:
         try:
@@ -94,7 +96,7 @@ def _parsed(values: Any) -> tuple[Any, str]:
 
 
 def _is_time(text: str) -> bool:
-    """Whether a text alone is a time."""
+    """Whether a single text is a time."""
     arrow = pyarrow()
     for unit, zone in TEXTS:
         try:

@@ -1,4 +1,4 @@
-"""Datasets of any format as folders of Parquet: one column a feature, in order or clustered by session, resumable."""
+"""Converts datasets of any format to folders of Parquet, in order or clustered by session; stopped commands resume."""
 
 from recsmith.data.converting.convert import cluster_dataset, convert_dataset
 from recsmith.data.converting.folder import ConversionProgress, FileLayout, read_popularity

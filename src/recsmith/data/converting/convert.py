@@ -1,8 +1,8 @@
-"""Any dataset as a folder of Parquet files: in its own order, or clustered by session in bounded memory.
+"""Converts any dataset to a folder of Parquet files, in its own order or clustered by session in bounded memory.
 
-To cluster is an external sort. Samples are put into buckets by the hash of their session, a run of blocks at a time.
-Then each bucket is sorted by hash, session, time and number of the sample, and becomes a file. So the order is the same
-whatever the memory.
+Clustering is an external sort. Samples are put into buckets by the hash of their session, a run of blocks at a time.
+Then each bucket is sorted by hash, session, time and sample number, and written as a file. So the order does not depend
+on the memory.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import encode
 from recsmith.units import format_size
 
-MEMORY = 2**30  # bytes of tables at a time, unless another is given
-LEAST_MEMORY = 2**24
-SHARE = 4  # of the memory that a run or a bucket takes: sorting copies it, and writing packs it
-MOST_BUCKETS = 1024  # a run has a record batch for each: more are small, and say more of themselves than of samples
-HIGH_BITS = np.uint64(32)  # of a hash, which say the bucket
+MEMORY = 2**30  # default bytes of tables in memory
+LEAST_MEMORY = 2**24  # smallest allowed memory, in bytes
+SHARE = 4  # a run or a bucket takes 1/4 of the memory, since sorting copies it and writing packs it
+MOST_BUCKETS = 1024  # a run has a record batch per bucket; with more buckets, their headers would outweigh the samples
+HIGH_BITS = np.uint64(32)  # the upper 32 bits of a session's hash determine its bucket
 
 
 def convert_dataset(
@@ -50,18 +50,18 @@ def convert_dataset(
 ) -> Manifest:
     """Write all samples in their order; a few blocks are in memory at a time.
 
-    A command that was stopped, even by kill -9, goes on after the files it has finished; until its manifest is
-    written, nobody takes the folder for a dataset. What the same command has finished is left as it is.
+    A command that was stopped, even by kill -9, resumes after its finished files. Until the manifest is written, the
+    folder is not accepted as a dataset. If the same command has already finished, nothing is written again.
 
     Raises:
-        UsageError: something is in the folder that this command did not write, or a column is not there.
+        UsageError: the folder holds something that this command did not write, or a column does not exist.
         CorruptFile: the source is damaged, or holds more corrupt samples than it allows.
-        RecSmithError: the disk is full, or refuses; finished files stay.
+        RecSmithError: the disk is full or cannot be written to; finished files are kept.
     """
     layout, columns = layout or FileLayout(), columns or KeyColumns()
     blocks = Blocks(dataset, columns, layout)
     conversion = checked_conversion("convert", blocks)
-    blocks.sample_bytes()  # a wrong column is told of before anything is written
+    blocks.sample_bytes()  # raises an error for a wrong column before anything is written
     sizes = dataset.source.sizes()
     total = int(sizes.sum())
     if (there := finished(folder, conversion)) is not None:
@@ -76,7 +76,7 @@ def convert_dataset(
 
 
 def checked_conversion(kind: str, blocks: Blocks) -> Conversion:
-    """The conversion of a command, once its columns are known to fit."""
+    """The conversion of a command, after checking that its columns and feature order are valid."""
     dataset = blocks.dataset
     refuse_other_than_parquet(dataset.schema)
     blocks.layout.features(dataset.schema)
@@ -85,7 +85,7 @@ def checked_conversion(kind: str, blocks: Blocks) -> Conversion:
 
 
 def block_ranges(sizes: Ints, samples: int) -> list[tuple[int, int]]:
-    """Runs of blocks as (first, last + 1), each of at least so many samples but for the last; one at least."""
+    """Runs of blocks as (first, last + 1), each of at least `samples` samples except the last; at least one run."""
     ranges: list[tuple[int, int]] = []
     first = held = 0
     for at, size in enumerate(sizes.tolist()):
@@ -106,13 +106,16 @@ def cluster_dataset(
     on_progress: OnProgress = lambda _: None,
     memory: int = MEMORY,
 ) -> Manifest:
-    """Write all samples so that those of a session follow each other, by time; sessions in the order of their hashes.
+    """Write all samples session by session, in order of time within a session; sessions are in order of their hashes.
 
-    memory: bytes of tables at a time. A command that was stopped, even by kill -9, goes on where it was.
+    A command that was stopped, even by kill -9, resumes.
+
+    memory: bytes of tables in memory.
 
     Raises:
-        UsageError: the data does not say what a session is; or as `convert_dataset` raises.
-        CorruptFile, RecSmithError: as `convert_dataset` raises; or one session does not fit into the memory.
+        UsageError: the data does not say which samples form a session; or as in `convert_dataset`.
+        CorruptFile: as in `convert_dataset`.
+        RecSmithError: one session does not fit into the memory; or as in `convert_dataset`.
     """
     if memory < LEAST_MEMORY:
         raise UsageError(f"memory is {format_size(memory)}; it must be at least {format_size(LEAST_MEMORY)}")
@@ -135,7 +138,7 @@ def cluster_dataset(
 
 
 def _sized(conversion: Conversion, blocks: Blocks, sizes: Ints, memory: int) -> Conversion:
-    """The conversion with as many buckets, and as short runs, as the memory asks for, judged by the first block."""
+    """The conversion with the number of buckets and length of runs that fit the memory, judged by the first block."""
     total, sample_bytes, share = int(sizes.sum()), blocks.sample_bytes(), memory / SHARE
     buckets = max(math.ceil(total * sample_bytes / share), math.ceil(total / blocks.layout.file_samples), 1)
     if buckets > MOST_BUCKETS:
@@ -147,7 +150,7 @@ def _sized(conversion: Conversion, blocks: Blocks, sizes: Ints, memory: int) -> 
 
 
 def _runs(folder: Path, blocks: Blocks, conversion: Conversion, sizes: Ints, on_progress: OnProgress) -> list[Path]:
-    """Files of the samples of some blocks each; record batch b of a file holds those of bucket b."""
+    """Write runs, one file per range of blocks, and return their paths; record batch b of a file holds bucket b."""
     folder.mkdir(exist_ok=True)
     found: list[Path] = []
     for number, (first, last) in enumerate(block_ranges(sizes, conversion.run_samples)):
@@ -185,13 +188,13 @@ def _write_run(path: Path, blocks: Blocks, first: int, last: int, buckets: int) 
 
 
 def _one_batch(arrow: Any, table: Any) -> Any:
-    """A table as one record batch, even where it has no rows."""
+    """A table as one record batch, even if it has no rows."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else arrow.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def _bucket(runs: list[Path], bucket: int, memory: int) -> Any:
-    """The samples of a bucket in their order."""
+    """The samples of a bucket from all runs, sorted."""
     arrow = pyarrow()
     table = arrow.concat_tables([_batch(run, bucket) for run in runs])
     if table.nbytes > memory:
@@ -206,7 +209,7 @@ def _bucket(runs: list[Path], bucket: int, memory: int) -> Any:
 
 
 def _batch(run: Path, bucket: int) -> Any:
-    """The samples that a run has for a bucket."""
+    """The samples of a bucket in one run."""
     arrow = pyarrow()
     try:
         with arrow.memory_map(str(run)) as file:

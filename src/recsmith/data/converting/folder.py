@@ -1,4 +1,4 @@
-"""The folder that a dataset is written to, and how its files are laid out; a stopped command goes on."""
+"""The folder that a dataset is written to, and the layout of its files; a stopped command can resume."""
 
 import os
 import shutil
@@ -24,17 +24,18 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules,
 from recsmith.files import did_you_mean, in_order, locked_folder, parse, read_text
 from recsmith.files.writable import check_writable
 
-GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
-FILE_SAMPLES = 2**20  # of a file
-LEAST_GROUP_BYTES = 2**16
-RUNS = "_runs"  # the folder of what is put into buckets, until the dataset is finished
+GROUP_SAMPLES = 2**15  # samples in a row group; a reader keeps a few row groups in memory
+FILE_SAMPLES = 2**20  # samples in a file
+LEAST_GROUP_BYTES = 2**16  # smallest allowed group_bytes
+RUNS = "_runs"  # subfolder of the bucketed runs until the dataset is finished
 
 
 @noun
 class FileLayout:
-    """Row groups of group_samples rows, or of group_bytes of unpacked columns where those are given.
+    """Row groups of group_samples rows, or of group_bytes of unpacked columns if these are given.
 
-    popular: features whose columns come first, the most read one first; the others keep their order behind them.
+    popular: features whose columns are written first, the most read one first; all other features follow in their
+    order.
     """
 
     group_samples: int = GROUP_SAMPLES
@@ -50,13 +51,13 @@ class FileLayout:
         )
 
     def group_rows(self, rows: int, unpacked: int) -> int:
-        """Rows of a row group of a table that has so many rows and unpacked bytes."""
+        """Rows per row group of a table with `rows` rows and `unpacked` bytes."""
         if self.group_bytes is None or not rows:
             return self.group_samples
         return max(1, self.group_bytes * rows // max(unpacked, 1))
 
     def features(self, schema: DataSchema) -> list[str]:
-        """The features of a schema in the order of their columns; UsageError for a popular one that it has not."""
+        """The features of a schema in column order; UsageError if a popular feature is not in the schema."""
         known = schema.feature_names
         unknown = next((name for name in self.popular if name not in known), None)
         if unknown is not None:
@@ -65,10 +66,10 @@ class FileLayout:
 
 
 def read_popularity(source: str) -> tuple[str, ...]:
-    """Features, the most read one first, from a YAML or JSON file that says of each how many jobs read it.
+    """Features, the most read one first, from a YAML or JSON file with the number of jobs that read each feature.
 
     Raises:
-        CorruptFile: it does not hold numbers by name.
+        CorruptFile: the file is no mapping from names to numbers.
     """
     raw = parse(read_text(source), source)
     wrong = [name for name, count in raw.items() if isinstance(count, bool) or not isinstance(count, int | float)]
@@ -78,7 +79,7 @@ def read_popularity(source: str) -> tuple[str, ...]:
 
 
 def by_count(source: str, names: Sequence[str], counts: Sequence[float]) -> tuple[str, ...]:
-    """Names by falling counts, equal ones in their order; CorruptFile for a negative count."""
+    """Names in order of falling counts; names of equal counts keep their order. CorruptFile for a negative count."""
     if any(not 0 <= count < float("inf") for count in counts):
         raise CorruptFile(f"'{source}' holds a count that is negative or no number; jobs are counted from 0")
     order = sorted(range(len(names)), key=lambda at: -counts[at])
@@ -87,7 +88,7 @@ def by_count(source: str, names: Sequence[str], counts: Sequence[float]) -> tupl
 
 @record
 class ConversionProgress:
-    """How far a command is: what it does, and how many of the samples it has done."""
+    """Progress of a command: its current phase, and how many of all samples are done."""
 
     doing: str
     done: int
@@ -98,7 +99,7 @@ OnProgress = Callable[[ConversionProgress], None]
 
 
 def finished(folder: Path, conversion: Conversion) -> Manifest | None:
-    """The manifest of a folder that the same command has finished, as one that was killed after its last write has."""
+    """The manifest if the same command has already finished this folder and all its files are there; else None."""
     if not folder.is_dir() or read_conversion(folder) is not None:
         return None
     manifest = read_manifest(folder)
@@ -110,10 +111,10 @@ def finished(folder: Path, conversion: Conversion) -> Manifest | None:
 
 @contextmanager
 def opened_folder(folder: Path, conversion: Conversion) -> Generator[Conversion]:
-    """The folder for this process alone, and the conversion that goes on in it: as `begin` says.
+    """Lock the folder for this process and yield the conversion to run in it, which `begin` returns.
 
     Raises:
-        UsageError: another process writes to it, it cannot be made, or as `begin` raises.
+        UsageError: another process writes to the folder, it cannot be created, or as in `begin`.
     """
     if folder.is_file():
         raise UsageError(f"cannot write '{folder}': a file is there; give a new folder, or remove it first")
@@ -123,10 +124,10 @@ def opened_folder(folder: Path, conversion: Conversion) -> Generator[Conversion]
 
 
 def begin(folder: Path, conversion: Conversion) -> tuple[Conversion, bool]:
-    """(the folder's conversion, whether it was begun before); what is unfinished goes on with its own.
+    """(the folder's conversion, whether it was begun before); an unfinished folder resumes with its saved conversion.
 
     Raises:
-        UsageError: something else is there, or what is unfinished has another source or other options.
+        UsageError: the folder holds something else, or was begun from another source or with other options.
     """
     found = read_conversion(folder) if folder.is_dir() else None
     if found is not None:
@@ -143,9 +144,12 @@ def begin(folder: Path, conversion: Conversion) -> tuple[Conversion, bool]:
 
 
 def write_part(path: Path, tables: Iterable[Any], layout: FileLayout, schema: Any) -> None:
-    """Write tables as a Parquet file in row groups of the layout's size; it appears whole, or not at all.
+    """Write tables as a Parquet file in row groups of the layout's size; the file appears whole or not at all.
 
-    schema: of its columns, where there are no rows. Raises RecSmithError where the disk is full, or refuses.
+    schema: of the columns, used if there are no rows.
+
+    Raises:
+        RecSmithError: the disk is full or cannot be written to.
     """
     temporary, writer = path.with_name(f".{path.name}"), None
     try:
@@ -164,14 +168,14 @@ def write_part(path: Path, tables: Iterable[Any], layout: FileLayout, schema: An
 
 
 def make_last(temporary: Path, path: Path) -> None:
-    """Give a file its name once all of it is on the disk."""
+    """Rename a temporary file to its final name after all of it is synced to the disk."""
     with temporary.open("rb") as file:
         os.fsync(file.fileno())
     temporary.replace(path)
 
 
 def grouped(tables: Iterable[Any], layout: FileLayout) -> Iterator[Any]:
-    """The rows of tables, in tables of one row group each; only the last may be smaller."""
+    """The rows of the tables, regrouped into tables of one row group each; only the last may be smaller."""
     arrow = pyarrow()
     held: Any = None
     rows = 0
@@ -186,7 +190,7 @@ def grouped(tables: Iterable[Any], layout: FileLayout) -> Iterator[Any]:
 
 
 def finish(folder: Path, conversion: Conversion, rows: int, session: str | None) -> Manifest:
-    """Write the manifest of what is in the folder, and remove what only the work needed. rows: of the source."""
+    """Write the manifest of the folder's files and remove temporary files. rows: number of rows in the source."""
     parts = tuple(_part(path) for path in in_order(folder.glob("part-*.parquet")))
     corrupt = rows - sum(part.samples for part in parts)
     manifest = Manifest(parts=parts, corrupt=corrupt, session=session, digest=conversion.digest)

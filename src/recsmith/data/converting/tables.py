@@ -1,4 +1,4 @@
-"""Blocks of a dataset as tables of pyarrow, one column a feature, with the session and the time of each sample.
+"""Blocks of a dataset as pyarrow tables, one column per feature, with the session and the time of each sample.
 
 B samples of a block
 """
@@ -26,15 +26,15 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
 
 Hashes = npt.NDArray[np.uint64]
-SESSION, TIME = "session_id", "timestamp"  # the columns that RecSmith writes them to
-STEP = np.uint64(0x9E3779B97F4A7C15)
+SESSION, TIME = "session_id", "timestamp"  # names of the columns in which RecSmith writes sessions and times
+STEP = np.uint64(0x9E3779B97F4A7C15)  # increment of SplitMix64
 
 
 @noun
 class KeyColumns:
-    """The column or feature that holds sessions, and the column of times; None takes what the data says itself.
+    """The column or feature that holds sessions, and the column of times; None takes the data's own.
 
-    Generated data and files of RecSmith say both; samples without times are in the order of their numbers.
+    Generated data and files that RecSmith wrote have both. Samples without times are ordered by their numbers.
     """
 
     session: str | None = None
@@ -43,9 +43,10 @@ class KeyColumns:
 
 @record
 class Keys:
-    """session: of each sample (B,), None where nothing is known of sessions.
+    """Sessions and times of samples.
 
-    time: of each sample (B,); microseconds since 1970 where the data has timestamps or text.
+    session: the session of each sample (B,); None if sessions are not known. time: the time of each sample (B,), in
+    microseconds since 1970 if the data has timestamps or text.
     """
 
     session: Ints | None
@@ -53,11 +54,11 @@ class Keys:
 
 
 def block_keys(source: BlockSource, number: int, samples: Batch, columns: KeyColumns) -> Keys:
-    """Sessions and times of a block's samples; `samples` are all its rows, corrupt ones too.
+    """Sessions and times of a block's samples. samples: all rows of the block, corrupt ones included.
 
     Raises:
-        UsageError: there is no such column, or it is a feature of bags.
-        CorruptFile: a sample has no session, or a time that is none.
+        UsageError: there is no such column, or it is a feature whose bags do not all hold one id.
+        CorruptFile: a sample has no session or no valid time.
     """
     time = _named(source, number, samples, columns.time, TIME, _times)
     session = _named(source, number, samples, columns.session, SESSION, _numbers)
@@ -68,14 +69,14 @@ def block_keys(source: BlockSource, number: int, samples: Batch, columns: KeyCol
 
 
 def session_words(dataset: Dataset, columns: KeyColumns) -> str | None:
-    """What sessions are called; None where neither the data nor the columns say which samples are of one."""
+    """Name of the session column; None if neither the data nor `columns` say which samples form a session."""
     source = _origin(dataset.source)
     own = isinstance(source, GeneratorSource) or SESSION in _columns_of(source)
     return columns.session or (SESSION if own else None)
 
 
 def check_sessions(dataset: Dataset, columns: KeyColumns) -> str:
-    """As `session_words`; UsageError where nothing is known of sessions, before any sample is read."""
+    """Name of the session column; UsageError if sessions are not known, before any sample is read."""
     found = session_words(dataset, columns)
     if found is None:
         known = _known(dataset.source)
@@ -91,7 +92,7 @@ def session_hashes(sessions: Ints) -> Hashes:
 def _named(
     source: BlockSource, number: int, samples: Batch, name: str | None, own: str, read: Callable[[Any, str], Ints]
 ) -> Ints | None:  # fmt: skip
-    """A column of a block as whole numbers; of no name, the source's own, if it has one."""
+    """A column or feature of a block as whole numbers; if `name` is None, the column `own` if the source has it."""
     known = _columns_of(source)
     wanted = name if name is not None else own if own in known else None
     if wanted is None:
@@ -108,7 +109,7 @@ def _named(
 
 
 def _times(column: Any, name: str) -> Ints:
-    """Whole numbers as they are, timestamps and texts of times in microseconds, all of which order samples."""
+    """Times as numbers to sort by: whole numbers unchanged, timestamps and texts of times in microseconds."""
     if isinstance(column, np.ndarray):
         return np.asarray(column, dtype=np.int64)
     _check_there(column, name)
@@ -121,7 +122,7 @@ def _check_there(column: Any, name: str) -> None:
 
 
 def _numbers(column: Any, name: str) -> Ints:
-    """Whole numbers and times as they are, text as 63 bits of their hash."""
+    """Sessions as numbers: whole numbers unchanged, times in microseconds, texts as 63 bits of their hash."""
     from recsmith.data.arrow import pyarrow
 
     if isinstance(column, np.ndarray):
@@ -141,7 +142,7 @@ def _numbers(column: Any, name: str) -> Ints:
 
 
 def _origin(source: BlockSource) -> BlockSource:
-    """What transformed data is read from: columns beside the schema are those of its origin."""
+    """The source without transforms, which has the columns that are not in the schema."""
     return source.source if isinstance(source, TransformedSource) else source
 
 
@@ -157,7 +158,7 @@ def _known(source: BlockSource) -> str:
 
 @dataclass
 class Blocks:
-    """Blocks of a dataset as tables; corrupt rows are left out and counted, up to what the dataset allows."""
+    """Blocks of a dataset as tables; corrupt rows are skipped and counted, up to the dataset's limit."""
 
     dataset: Dataset
     columns: KeyColumns
@@ -165,7 +166,7 @@ class Blocks:
     corrupt: int = 0
 
     def table(self, number: int) -> Any:
-        """A block's samples; CorruptFile once more rows are corrupt than the dataset allows."""
+        """The table of a block's samples; CorruptFile if more rows are corrupt than the dataset allows."""
         source = self.dataset.source
         block = source.read(number)
         samples = expanded(block.samples)
@@ -179,7 +180,7 @@ class Blocks:
         return self._table(samples, keys)
 
     def sample_bytes(self) -> float:
-        """Unpacked bytes of a sample, judged by the first block; what is wrong with its columns is raised here."""
+        """Unpacked bytes per sample, judged by the first block; errors of its columns are raised here."""
         if not len(self.dataset.source.sizes()):
             return 1.0
         before, table = self.corrupt, self.table(0)
@@ -187,12 +188,12 @@ class Blocks:
         return max(table.nbytes / max(table.num_rows, 1), 1.0)
 
     def tables(self, first: int, last: int) -> Iterator[Any]:
-        """Blocks first to last - 1."""
+        """The tables of blocks first to last - 1."""
         return (self.table(number) for number in range(first, last))
 
     @property
     def schema(self) -> Any:
-        """Columns of the tables, as pyarrow's schema."""
+        """The pyarrow schema of the tables."""
         nothing = self.dataset.schema.empty()
         sessions = None if session_words(self.dataset, self.columns) is None else nothing.sample_ids
         return self._table(nothing, Keys(session=sessions, time=nothing.sample_ids)).schema

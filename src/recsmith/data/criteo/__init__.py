@@ -1,1 +1,1 @@
-"""Criteo's click logs (Kaggle and Terabyte) as published: lines of a label, 13 counts and 26 hashed categories."""
+"""Reads and writes Criteo's click logs (Kaggle, Terabyte): lines of a label, 13 counts and 26 hashed categories."""

@@ -1,4 +1,4 @@
-"""Lines of Criteo's click logs: parsed many at once, and written.
+"""Parses and writes lines of Criteo's click logs, many lines at once.
 
 L lines of 40 fields: a label, 13 counts, 26 categories
 """
@@ -22,13 +22,13 @@ Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 COUNTS, CATEGORIES = 13, 26  # columns of a line, after the label
 FIELDS = 1 + COUNTS + CATEGORIES
-HEX_DIGITS = 8  # of a category
-LONGEST_COUNT = 18  # characters: what surely fits into 64 bits
-PADDING = bytes(HEX_DIGITS)  # behind the text, so that words of 8 bytes can be read anywhere
+HEX_DIGITS = 8  # hexadecimal digits of a category
+LONGEST_COUNT = 18  # characters of the longest count, which fits into 64 bits
+PADDING = bytes(HEX_DIGITS)  # appended to the text so that a word of 8 bytes can be read at any position
 SHOWN = 60  # characters of a corrupt line, or of a field, that an error shows
-LABEL, COUNT, CATEGORY = rb"-?0*[01]", rb"-\d{1,17}|\d{0,18}", rb"([0-9a-f]{8})?"  # what fields hold
+LABEL, COUNT, CATEGORY = rb"-?0*[01]", rb"-\d{1,17}|\d{0,18}", rb"([0-9a-f]{8})?"  # patterns of valid fields
 BOM = b"\xef\xbb\xbf"
-HEAD_LINES = 100  # of a file, one of which must have the fields of a click log
+HEAD_LINES = 100  # first lines of a file, one of which must have as many fields as a click log
 MAGIC = {
     b"\x1f\x8b": "gzip; name it so that it ends in .gz, such as day_0.gz",
     b"\x93NUMPY": "an array of NumPy; write it as Parquet (docs/data.md)",
@@ -39,17 +39,17 @@ MAGIC = {
     b"BZh": "packed by bzip2; unpack it, or pack it as .gz",
     b"<": "a web page or XML; fetch the data again",
     b"{": "JSON; write it as Parquet (docs/data.md)",
-}  # how files of other formats begin, and what to do
+}  # first bytes of files in other formats, and what to do with such a file
 LINE = "\t".join(["%d"] * (1 + COUNTS) + ["%08x"] * CATEGORIES) + "\n"
-MOST_ROWS = 2**32  # that a category of 32 bits tells apart
-PACKING = 6  # of gzip, from 1 to 9
+MOST_ROWS = 2**32  # rows that a 32-bit category can distinguish
+PACKING = 6  # gzip compression level, 1 to 9
 
 
 @dataclass(frozen=True)
 class ParsedLines:
-    """labels (L,), dense (L, 13), categories (L, 26) and which lines are whole (L,); zeros where not.
+    """labels (L,), dense (L, 13), categories (L, 26), and which lines are valid (L,); invalid lines hold zeros.
 
-    first_corrupt: index of the first line that is not whole, and what is wrong with it; None where all are.
+    first_corrupt: index of the first invalid line, and what is wrong with it; None if all lines are valid.
     """
 
     labels: Singles
@@ -89,7 +89,7 @@ def parse_lines(text: bytes) -> ParsedLines:
 
 
 def _counts(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
-    """Whole numbers of fields, 0 for empty ones, and which fields hold one."""
+    """(whole numbers in the fields, 0 for empty fields; which fields are valid)."""
     shape, start, width = starts.shape, starts.ravel(), (ends - starts).ravel()
     negative = buffer[start] == ord("-")
     right = (width <= LONGEST_COUNT) & ~(negative & (width == 1))
@@ -103,10 +103,10 @@ def _counts(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
 
 
 def _categories(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
-    """Words of 8 hexadecimal digits, 0 for empty fields, and which fields hold either.
+    """(numbers in the fields of 8 hexadecimal digits, 0 for empty fields; which fields are valid).
 
-    Each word of 8 characters is worked on as one number of 64 bits: the digits are taken together in pairs, and they
-    were digits if writing them again gives the same characters.
+    The 8 characters are processed as one 64-bit word: digits are merged pairwise. The characters were digits if
+    formatting the result gives the same characters again.
     """
     width = ends - starts
     spans = np.ndarray((len(buffer) - HEX_DIGITS + 1,), "<u8", buffer=buffer, strides=(1,))
@@ -121,19 +121,19 @@ def _categories(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Bools]:
 
 
 def _bytes(byte: int) -> np.uint64:
-    """A word of 8 such bytes."""
+    """A 64-bit word that holds the byte 8 times."""
     return np.uint64(byte * 0x0101010101010101)
 
 
 def _spread(values: Ints, complete: Bools, right: Bools) -> Ints:
-    """The values of complete lines at all lines (L, ...): 0 for those that are not whole."""
+    """The values of complete lines spread over all lines (L, ...), with 0 for lines that are invalid."""
     spread = np.zeros((len(complete), *values.shape[1:]), np.int64)
     spread[complete] = np.where(right.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
     return spread
 
 
 def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) -> tuple[int, str] | None:
-    """The first line that is no sample: its index, and what is wrong with it."""
+    """(index of the first invalid line, what is wrong with it); None if all lines are valid."""
     if valid.all():
         return None
     at = int(np.argmin(valid))
@@ -144,7 +144,7 @@ def _first_corrupt(text: bytes, line_starts: Ints, in_line: Ints, valid: Bools) 
 
 
 def _wrong_field(number: int, field: bytes) -> str | None:
-    """What is wrong with a field of a line, if anything is."""
+    """What is wrong with a field of a line; None if it is valid."""
     kind, wanted, pattern = f"category {number - COUNTS}", "8 lower-case hexadecimal digits, or nothing", CATEGORY
     if number <= COUNTS:
         kind, wanted, pattern = f"count {number}", "a whole number of 18 characters at most, or nothing", COUNT
@@ -165,7 +165,7 @@ def _shown(field: bytes) -> str:
 
 
 def other_than_criteo(head: bytes) -> str | None:
-    """What a file is that is no click log, by its first bytes, with what to do; None where one line has its fields."""
+    """What a file holds that is no click log, and what to do, judged by its first bytes; None for a click log."""
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind
@@ -187,7 +187,7 @@ def other_than_criteo(head: bytes) -> str | None:
 
 
 def refuse_other_than_criteo(schema: DataSchema) -> None:
-    """Raise UsageError for a schema whose samples do not fit into lines."""
+    """Raise UsageError if the samples of a schema do not fit into Criteo's lines."""
     shape = (len(schema.labels), len(schema.dense), len(schema.features))
     if shape != (1, COUNTS, CATEGORIES):
         raise UsageError(
@@ -200,7 +200,7 @@ def refuse_other_than_criteo(schema: DataSchema) -> None:
 
 
 def write_lines(groups: Iterable[Batch], path: Path) -> None:
-    """Write samples into a file; one that is called .gz is packed."""
+    """Write samples to a file, compressed if its name ends in .gz."""
     with _opened(path) as file:
         for samples in groups:
             file.write(criteo_lines(samples).encode("ascii"))
@@ -211,7 +211,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def criteo_lines(samples: Batch) -> str:
-    """Samples as lines; dense values are log(1 + count), as the reader makes them."""
+    """Samples as lines; dense values must be log(1 + count), as the reader returns them."""
     if any(bool((bags.lengths != 1).any()) for bags in samples.ids.values()):
         raise UsageError(
             "Criteo's lines hold one id of each feature, and some bags here hold more or none; write Parquet"

@@ -1,4 +1,4 @@
-"""Criteo's click logs as blocks of samples, and their spec."""
+"""Reads Criteo's click logs as blocks of samples, and their spec."""
 
 import hashlib
 import threading
@@ -17,19 +17,19 @@ from recsmith.data.source import SampleBlock, found_beside
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.workloads import load_workload
 
-MOST_OPEN = 3  # files at a time: a window of blocks ends in one and begins in another
+MOST_OPEN = 3  # files open at a time; a window of blocks may span files
 
 
 @noun
 class CriteoSpec:
     """Click logs as Criteo published them: tab-separated files, plain or .gz, or a folder of them in order of names.
 
-    A count x becomes log(1 + max(x, 0)), a missing one 0. A category is a word of 32 bits in hexadecimal; it becomes
-    the row that it leaves when divided by the rows of its table, a missing one row 0, as in Facebook's DLRM.
+    A count x becomes log(1 + max(x, 0)), a missing count 0. A category is a 32-bit word in hexadecimal; its row is the
+    word modulo the rows of its table, and row 0 if it is missing, as in Facebook's DLRM.
 
-    cardinalities: whose published rows the tables have; num_embeddings gives other ones, max_rows cuts them off.
-    max_corrupt: lines that are no samples, which a rank passes over in an epoch.
-    index: a file that keeps where lines begin, so that they are counted once; it is written if it is missing.
+    cardinalities: the dataset whose published table sizes are used; num_embeddings replaces them, max_rows limits them.
+    max_corrupt: how many corrupt lines a rank skips in an epoch.
+    index: a file that stores where blocks of lines begin, so that lines are counted only once; written if missing.
     """
 
     paths: tuple[str, ...]
@@ -51,21 +51,21 @@ class CriteoSpec:
         )
 
     def beside(self, folder: Path) -> "CriteoSpec":
-        """With paths that are meant from a folder."""
+        """The spec with its paths resolved in this folder, if they do not exist in the working directory."""
         paths = tuple(found_beside(path, folder) for path in self.paths)
         index = str(folder / self.index) if self.index and paths != self.paths else self.index
         return replace(self, paths=paths, index=index)
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Rows of the table of each category."""
+        """Number of rows of each category's table."""
         name = "criteo-kaggle" if self.cardinalities == "kaggle" else "criteo-1tb"
         rows = self.num_embeddings or tuple(table.num_embeddings for table in load_workload(name).tables)
         return rows if self.max_rows is None else tuple(min(each, self.max_rows) for each in rows)
 
     @property
     def schema(self) -> DataSchema:
-        """What its samples hold; the features have the names of the built-in workloads' tables."""
+        """The schema of the samples; features have the names of the tables in the built-in Criteo workloads."""
         features = [
             DataFeature(name=f"cat_{column}", num_embeddings=rows, pooling_factor=1.0, single=True)
             for column, rows in enumerate(self.rows)
@@ -76,7 +76,7 @@ class CriteoSpec:
 
 
 class CriteoSource:
-    """The lines of the files of a spec; a line's number in all of them is its sample's number."""
+    """The samples in the click logs of a spec, numbered by line along all files."""
 
     settings = CriteoSpec
 
@@ -93,17 +93,17 @@ class CriteoSource:
             self.note = "day files with the table sizes of Criteo Kaggle; a spec's `cardinalities: terabyte` has theirs"
         self.schema, self.max_corrupt = spec.schema, spec.max_corrupt
         self._counted = False
-        self._lock = threading.Lock()  # a file has one place, and two iterators may read from it
-        self._open: list[int] = []  # files that were read from last
+        self._lock = threading.Lock()  # a file has one read position, and two iterators may read from it
+        self._open: list[int] = []  # the files that were read last, latest at the end
 
     @property
     def num_samples(self) -> int | None:
-        """How many lines there are; None before they were counted."""
+        """Number of lines; None if they have not been counted yet."""
         return int(self.sizes().sum()) if self._counted else None
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the files and the rows."""
+        """Digest of the files and the table sizes."""
         return self._digest_of(len(self._files))
 
     def _digest_of(self, files: int) -> str:
@@ -111,12 +111,12 @@ class CriteoSource:
         return hashlib.sha256(" ".join(described).encode()).hexdigest()[:16]
 
     def earlier(self) -> dict[str, int]:
-        """Digests of the first files alone, and their blocks."""
+        """The number of blocks by the digest of the first file alone, of the first two files, and so on."""
         return {self._digest_of(files): int(self._first_blocks[files]) for files in range(1, len(self._files))}
 
     @cached_property
     def _index(self) -> list[tuple[Ints, int]]:
-        """Where the blocks of each file begin, and how many lines it has."""
+        """(byte offsets of blocks, number of lines) of each file, from the index file if there is one."""
         self._counted = True
         digest = hashlib.sha256(" ".join(file.digest() for file in self._files).encode()).hexdigest()
         found = read_index(self.spec.index, digest, len(self._files)) if self.spec.index else None
@@ -128,12 +128,12 @@ class CriteoSource:
 
     @cached_property
     def _first_blocks(self) -> Ints:
-        """The first block of each file, and the number of all blocks."""
+        """The first block of each file, then the number of all blocks."""
         return np.cumsum([0, *(len(begins) - 1 for begins, _ in self._index)])
 
     @property
     def files(self) -> tuple[tuple[int, int], ...]:
-        """Blocks of each .gz file."""
+        """The range of blocks of each .gz file, which can only be read in sequence."""
         edges = self._first_blocks.tolist()
         return tuple(
             (edges[at], edges[at + 1])
@@ -142,7 +142,7 @@ class CriteoSource:
         )
 
     def sizes(self) -> Ints:
-        """Lines of each block; they are counted if they were not."""
+        """Number of lines in each block; counts them if that was not done yet."""
         parts = [np.diff(np.minimum(np.arange(len(begins)) * BLOCK_LINES, lines)) for begins, lines in self._index]
         return np.concatenate(parts).astype(np.int64)
 
@@ -177,7 +177,7 @@ class CriteoSource:
         return SampleBlock(samples=samples, valid=lines.valid, first_corrupt=problem)
 
     def _keep_open(self, number: int) -> None:
-        """Close all but the files that were read from last: packed ones keep what was passed over."""
+        """Close all but the MOST_OPEN files that were read last, since open .gz files keep blocks in memory."""
         self._open = [*(each for each in self._open if each != number), number]
         for other in self._open[:-MOST_OPEN]:
             self._files[other].close()

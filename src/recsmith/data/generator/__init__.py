@@ -1,1 +1,1 @@
-"""Generated data whose truth is known: Zipf ids, sessions, drift, and a planted teacher."""
+"""Generated data with a known truth: Zipf-distributed ids, sessions, drift, and labels from a planted teacher."""

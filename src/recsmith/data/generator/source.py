@@ -1,4 +1,4 @@
-"""Generated samples, block by block: each block follows from the spec and its number alone."""
+"""Generates samples block by block: each block depends on the spec and its number alone."""
 
 import hashlib
 import json
@@ -17,15 +17,15 @@ from recsmith.data.generator.teacher import LogitScale, Teacher, mixture
 from recsmith.data.source import SampleBlock
 from recsmith.files import encode
 
-BLOCK = 4096  # samples of a block, or as many whole sessions as that holds
-TYPICAL = 4  # blocks of samples that the scale of the logit is taken from
-FAR = 2**50  # number of the first of them: no spec has samples there
-MEAN_COUNT, SPREAD_COUNT = 2.0, 1.0  # of the logarithms of the counts that dense columns hold
-MOST_SAMPLES = 2**20  # that are looked at unless more are asked for: the AUC is then known to about 0.0005
+BLOCK = 4096  # samples in a block, rounded down to whole sessions
+TYPICAL = 4  # blocks of samples from which the scale of the logit is estimated
+FAR = 2**50  # number of the first of these blocks: no spec has samples there
+MEAN_COUNT, SPREAD_COUNT = 2.0, 1.0  # mean and standard deviation of log(count) in dense columns
+MOST_SAMPLES = 2**20  # default number of samples for the optimum: the AUC is then known to about 0.0005
 
 
 class GeneratorSource:
-    """The samples of a spec, at random access: `read` makes a block, and nothing is kept."""
+    """The samples of a spec with random access: `read` generates a block, and nothing is stored."""
 
     settings = GeneratorSpec
     files: tuple[tuple[int, int], ...] = ()
@@ -42,7 +42,7 @@ class GeneratorSource:
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the spec; that of specs without weights is as it was before there were any."""
+        """Digest of the spec; `weighted` is left out if it is false, so that digests of older versions stay valid."""
         described: Any = encode(self.spec)
         for each in described["features"]:
             if not each.get("weighted"):
@@ -51,22 +51,22 @@ class GeneratorSource:
 
     @cached_property
     def scale(self) -> LogitScale:
-        """Means and factors of the parts of the logit."""
+        """The scale of the logit's parts, fitted on typical samples."""
         typical = [self._inputs(FAR + block) for block in range(TYPICAL)]
         return self.teacher.fit(concatenated(typical))
 
     def sizes(self) -> Ints:
-        """Samples of each block; the first and the last may be parts of one."""
+        """Number of samples in each block; the first and the last block may be partial."""
         first, last = self.spec.first_sample, self.spec.first_sample + self.spec.num_samples
         edges = np.arange(first // self.block_size, -(-last // self.block_size) + 1) * self.block_size
         return np.diff(np.clip(edges, first, last))
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block of `sizes`."""
+        """The samples of a block."""
         return SampleBlock(samples=self.labelled(block)[0])
 
     def labelled(self, block: int) -> tuple[Batch, Floats]:
-        """The samples of a block of `sizes`, and the chance of each that its label is 1."""
+        """The samples of a block, and the probability of each sample that its label is 1."""
         number = self.spec.first_sample // self.block_size + block
         samples = self._inputs(number)
         first, last = self.spec.first_sample, self.spec.first_sample + self.spec.num_samples
@@ -77,7 +77,7 @@ class GeneratorSource:
         return (samples, chances) if len(wanted) == len(samples) else (samples.take(wanted), chances[wanted])
 
     def _inputs(self, number: int) -> Batch:
-        """The samples of a whole block of the stream, with labels of 0."""
+        """All samples of a block of the endless stream, with labels of 0."""
         size = self.block_size
         return Batch(
             dense=self._dense(number),
@@ -88,13 +88,13 @@ class GeneratorSource:
         )
 
     def _dense(self, number: int) -> Singles:
-        """log(1 + count) of counts whose logarithms are nearly normal (B, D): as Criteo's counts are taken."""
+        """log(1 + count) of counts whose logarithms are nearly normal (B, D), as Criteo's counts are transformed."""
         words = random_words(self.spec.seed, number, "dense", self.block_size * self.spec.dense)
         counts = np.floor(np.exp(MEAN_COUNT + SPREAD_COUNT * _nearly_normal(words)))
         return np.log1p(counts).astype(np.float32).reshape(self.block_size, self.spec.dense)
 
     def _bags(self, feature: GeneratedFeature, number: int) -> JaggedIds:
-        """The bags of a feature: drawn, or those of the sample before in the session."""
+        """The bags of a feature: drawn anew, or repeated from the sample before in the session."""
         seed, name, size = self.spec.seed, feature.name, self.block_size
         period = 0 if self.spec.swap is None or number >= FAR else number * self.block_size // self.spec.swap.samples
         feature = self._read_as(feature, period)
@@ -118,13 +118,13 @@ class GeneratorSource:
         )
 
     def _shuffle(self, feature: GeneratedFeature, period: int) -> RowShuffle:
-        """Which row is the most read, the second and so on, after so many changes."""
+        """The permutation from popularity ranks to rows in a period: its number of changes of the hot rows."""
         if not period:
             return self._shuffles[feature.name]
         return RowShuffle(feature.num_embeddings, salt(self.spec.seed, "rows", f"{feature.name} {period}"))
 
     def _drifted(self, feature: GeneratedFeature, number: int, ranks: Ints, samples: Ints) -> Ints:
-        """Rows of ranks by popularity at the times of their samples, which are rows of the block."""
+        """Rows for popularity ranks under drift, at the time of each rank's sample. samples: rows of the block."""
         drift, times = self.spec.drift, number * self.block_size + samples
         if drift.kind == "sudden":
             orders = times // drift.samples
@@ -137,7 +137,7 @@ class GeneratorSource:
         return rows
 
     def _read_as(self, feature: GeneratedFeature, period: int) -> GeneratedFeature:
-        """The feature with the bags that it has in a period."""
+        """The feature with the bag lengths that it has in a period."""
         if self.spec.swap is None or self.spec.swap.lengths == "stay":
             return feature
         features = self.spec.features
@@ -145,7 +145,7 @@ class GeneratorSource:
         return replace(feature, pooling_factor=other.pooling_factor, lengths=other.lengths)
 
     def _drawn_at(self, name: str, number: int, repeated: float) -> Ints:
-        """The sample of the block whose bag each sample has: the last one of its session that was drawn anew."""
+        """For each sample, the sample whose bag it repeats: the last one of its session whose bag was drawn anew."""
         at = np.arange(self.block_size)
         anew = uniform(random_words(self.spec.seed, number, f"repeats of {name}", len(at))) >= repeated
         anew |= at % self.spec.sessions.size == 0
@@ -153,16 +153,17 @@ class GeneratorSource:
 
 
 def _nearly_normal(words: Words) -> Floats:
-    """Numbers of mean 0 and variance 1 from the four 16-bit parts of each word: the sum of four even numbers."""
+    """Numbers of mean 0 and variance 1: the sum of four uniform numbers, the 16-bit parts of each random word."""
     parts = words.astype("<u8").view("<u2").reshape(-1, 4)
     return (parts.sum(axis=1) / 65536 - 2 + 2 / 65536) * np.sqrt(3)
 
 
 @noun
 class Optimum:
-    """What a model that knew the planted truth would reach on samples of a spec.
+    """The scores that a model which knows the planted truth would reach on samples of a spec.
 
-    log_loss is in nats. normalized_entropy: the log loss by that of always saying the positive rate (He et al. 2014).
+    log_loss is in nats. normalized_entropy: log loss / log loss of always predicting the positive rate (He et al.
+    2014).
     """
 
     samples: int
@@ -173,7 +174,7 @@ class Optimum:
 
 
 def planted_optimum(spec: GeneratorSpec, samples: int = MOST_SAMPLES) -> Optimum:
-    """The best possible AUC and log loss on the first samples of a spec, from their chances: labels are not drawn."""
+    """The best possible AUC and log loss on a spec's first samples, expected over their labels' probabilities."""
     source = GeneratorSource(spec)
     parts: list[Floats] = []
     for block in range(len(source.sizes())):
@@ -189,15 +190,16 @@ def planted_optimum(spec: GeneratorSpec, samples: int = MOST_SAMPLES) -> Optimum
 
 
 def entropy(chances: Floats) -> Floats:
-    """The expected log loss of saying the true chance, in nats."""
+    """The expected log loss of predicting the true probability, in nats: the binary entropy."""
     inside = np.clip(chances, 1e-300, 1 - 1e-16)
     return -(inside * np.log(inside) + (1 - inside) * np.log1p(-inside))
 
 
 def area_under_curve(scores: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) -> float:
-    """The chance that a positive sample has a higher score than a negative one; equal scores count one half.
+    """The AUC: probability that a positive sample has a higher score than a negative one; equal scores count one half.
 
-    positive: the label of each sample, or the chance that it is 1; then this is the expected area for many samples.
+    positive: the label of each sample, or the probability that it is 1; the result is then the expected AUC for many
+    samples.
     """
     _, place = np.unique(scores, return_inverse=True)
     ones, zeros = np.bincount(place, positive), np.bincount(place, 1 - positive)

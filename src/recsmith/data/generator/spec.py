@@ -1,4 +1,4 @@
-"""Specs of generated data: every figure that it follows from, as a frozen noun with a YAML form."""
+"""Specs of generated data: all its parameters, as frozen nouns with a YAML form."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,9 +9,9 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.workloads import AccessProfile
 from recsmith.workloads.sample import table_population
 
-MOST_ROWS = 2**40  # of a feature
-MOST_SAMPLES = 2**35  # 34 billion: the order of their blocks is held in memory
-LONGEST_BAG = 10_000  # mean ids of a bag
+MOST_ROWS = 2**40  # largest num_embeddings of a feature
+MOST_SAMPLES = 2**35  # 34 billion; the limit exists because the order of blocks is held in memory
+LONGEST_BAG = 10_000  # largest pooling factor, in ids
 
 
 def _outside(value: float, low: float, high: float, what: str) -> str | None:
@@ -20,13 +20,15 @@ def _outside(value: float, low: float, high: float, what: str) -> str | None:
 
 @noun
 class GeneratedFeature:
-    """A feature of generated data: ids of num_embeddings rows, read as unevenly as Zipf's law says.
+    """A feature of generated data: ids of num_embeddings rows, drawn from a Zipf distribution.
 
-    pooling_factor: mean ids in a bag. lengths: all bags as long (`fixed`, of a whole pooling_factor), or `poisson`.
-    zipf: the i-th most read row is read in proportion to i ** -zipf; None takes what fits Meta's published counts of
-        accesses for a table of these rows and ids (docs/files.md).
-    duplication: chance that a sample has the bag of the one before it in its session; None takes the sessions'.
-    weighted: whether ids have weights, which are even between 0 and 1; labels do not follow from them.
+    pooling_factor: mean number of ids in a bag. lengths: `fixed`: all bags have pooling_factor ids, a whole number; or
+        `poisson`.
+    zipf: the i-th most read row is read in proportion to i ** -zipf; None takes the exponent that fits Meta's published
+        access counts for a table with this many rows and ids (docs/files.md).
+    duplication: probability that a sample repeats the bag of the sample before it in its session; None takes that of
+        `sessions`.
+    weighted: whether ids have weights, drawn uniformly between 0 and 1; labels do not depend on them.
     """
 
     name: str
@@ -53,7 +55,7 @@ class GeneratedFeature:
 
     @property
     def exponent(self) -> float:
-        """The Zipf exponent, fitted where none is given."""
+        """The Zipf exponent; a fitted one if none is given."""
         if self.zipf is not None:
             return self.zipf
         return float(table_population().access.zipf(self.num_embeddings, self.pooling_factor))  # pyright: ignore
@@ -64,9 +66,9 @@ class TeacherSpec:
     """The planted truth: the logit of a sample is a known function of its ids' hidden vectors and its dense values.
 
     signal: standard deviation of the logit; 0 makes labels pure chance. positive_rate: mean label.
-    pairs: share of the logit's variance that products of two features' vectors have. dense: that of the dense values;
-        the rest is a sum of one number an id.
-    clusters: the rows of a feature fall into so many clusters of similar meaning; 0: each row stands alone.
+    pairs: share of the logit's variance that is due to products of two features' vectors. dense: share that is due to
+        the dense values; the remaining share is a sum of one number per id.
+    clusters: number of clusters of similar rows in each feature; 0: no clusters, all rows differ.
     similarity: share of a row's vector that it has in common with its cluster; 1: rows of a cluster are the same.
     """
 
@@ -93,9 +95,9 @@ class TeacherSpec:
 
 @noun
 class SessionSpec:
-    """Sessions of `size` samples that follow each other.
+    """Sessions of `size` consecutive samples.
 
-    duplication: chance that a sample has the bag of the one before it in its session.
+    duplication: probability that a sample repeats the bag of the sample before it in its session.
     """
 
     size: int = 1
@@ -110,12 +112,12 @@ class SessionSpec:
 
 @noun
 class DriftSpec:
-    """How the stream changes along the samples.
+    """How the planted truth changes along the stream of samples.
 
-    linear: from one truth to another in `samples` samples, where it stays. rotating: through both and back every
-    `samples` samples. sudden: another truth every `samples` samples.
-    of: what changes so: ids, the hidden numbers of rows; dense, the weights of dense values; popularity, which rows are
-        read most (the second truth's share of lookups is the square of its part in the mixture).
+    linear: from one truth to another within `samples` samples, and constant after that. rotating: from one truth to
+    another and back every `samples` samples. sudden: a new truth every `samples` samples.
+    of: which parts change: ids, the hidden vectors of rows; dense, the weights of dense values; popularity, which rows
+        are read most (the second truth's share of lookups is the square of its factor in the mixture).
     """
 
     kind: Literal["none", "linear", "rotating", "sudden"] = "none"
@@ -137,10 +139,10 @@ class DriftSpec:
 
 @noun
 class SwapSpec:
-    """Other hot rows: after every `samples` samples, to a block's end, other rows of each feature are the most read.
+    """Changing hot rows: every `samples` samples, rounded up to a block's end, each feature gets other hot rows.
 
-    lengths: `rotate` gives each feature the pooling factor of the next one then, too; `stay` leaves them. Labels follow
-    from rows as before.
+    lengths: `rotate` also gives each feature the pooling factor of the next feature; `stay` leaves pooling factors as
+    they are. Labels depend on rows as before.
     """
 
     samples: int
@@ -152,10 +154,11 @@ class SwapSpec:
 
 @noun
 class GeneratorSpec:
-    """Generated data: samples first_sample to first_sample + num_samples - 1 of an endless stream that `seed` names.
+    """Generated data: samples first_sample to first_sample + num_samples - 1 of an endless stream drawn from `seed`.
 
-    Two specs that differ in first_sample and num_samples alone are parts of the same stream: training and test data.
-    dense: how many dense columns there are. swap: of hot rows; none keeps them.
+    Two specs that differ only in first_sample and num_samples are parts of the same stream, such as training and test
+    data.
+    dense: number of dense columns. swap: changes of the hot rows; none: they stay the same.
     """
 
     num_samples: int
@@ -192,13 +195,13 @@ class GeneratorSpec:
             )
 
     def beside(self, folder: Path) -> "GeneratorSpec":
-        """The same: it names no files."""
+        """The spec unchanged: it names no files."""
         del folder
         return self
 
     @property
     def schema(self) -> DataSchema:
-        """What its samples hold."""
+        """The schema of the generated samples."""
         features = [
             DataFeature(
                 name=each.name,

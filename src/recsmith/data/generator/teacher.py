@@ -1,12 +1,12 @@
-"""The planted truth: how likely the label of a sample is 1, from its ids' hidden vectors and its dense values.
+"""The planted truth: the probability that a label is 1, from a sample's hidden id vectors and its dense values.
 
 n samples, F features, D dense columns
 
-logit = bias + signal * (a * single + b * paired + c * linear), where each part has mean 0 and variance 1 at the
-beginning: single adds the first number of the features' vectors, paired is the sum over pairs of features of the dot
-product of the rest of theirs, linear weighs the dense values; a^2 + b^2 + c^2 = 1. A feature's vector is the sum of its
-ids' vectors by the square root of its pooling factor, so a model of sum-pooled embeddings and their dot products (DLRM)
-can learn it all.
+logit = bias + signal * (a * single + b * paired + c * linear), where a^2 + b^2 + c^2 = 1, and each part has mean 0 and
+variance 1 at the beginning of the stream. single: sum of the first numbers of the features' vectors. paired: sum, over
+pairs of features, of the dot product of the remaining numbers. linear: weighted sum of the dense values. A feature's
+vector is the sum of its ids' vectors / the square root of its pooling factor, so a model of sum-pooled embeddings and
+their dot products (DLRM) can learn all of it.
 """
 
 import math
@@ -21,17 +21,18 @@ from recsmith.data.batch import Batch, JaggedIds, Singles
 from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec
 
 Vectors = npt.NDArray[np.float32]
-WIDTH = 4  # numbers of a hidden vector: 16 bits of a word each
-SPREAD = np.float32(np.sqrt(12) / 65536)  # so that a number of 16 random bits has a variance of 1
-HALVINGS = 60  # of an interval, in the search for the bias
-NEXT_TRUTH = np.uint64(0x9E3779B97F4A7C15)  # between the salts of one truth and the next
+WIDTH = 4  # numbers in a hidden vector, each from 16 bits of a random word
+SPREAD = np.float32(np.sqrt(12) / 65536)  # scales a number of 16 random bits to variance 1
+HALVINGS = 60  # halvings of the interval in the search for the bias
+NEXT_TRUTH = np.uint64(0x9E3779B97F4A7C15)  # difference between the salts of one truth and the next
 
 
 @record
 class LogitScale:
-    """What makes the parts of the logit comparable: their means and factors, and the bias.
+    """Means and factors that scale the logit's parts, and the bias.
 
-    center: of dense values, from which they are counted where their weights drift, so that the mean logit stays.
+    center: mean of each dense column, subtracted if the weights of dense values drift, so that the mean logit stays
+    constant; else empty.
     """
 
     means: tuple[float, ...]
@@ -41,7 +42,7 @@ class LogitScale:
 
 
 class Teacher:
-    """Chances of labels, once `fit` has seen typical samples."""
+    """Computes probabilities of labels under the scale that `fit` takes from typical samples."""
 
     def __init__(self, spec: GeneratorSpec) -> None:
         self.spec = spec
@@ -49,14 +50,14 @@ class Teacher:
 
     @cached_property
     def dense_weights(self) -> Floats:
-        """Weights of the dense columns (D,), those of the first truth."""
+        """Weights of the dense columns under the first truth (D,)."""
         return self._dense_weights_of(0)
 
     def _dense_weights_of(self, truth: int) -> Floats:
         return 2 * uniform(random_words(self.spec.seed, truth, "dense weights", self.spec.dense)) - 1
 
     def fit(self, typical: Batch) -> LogitScale:
-        """The scale at which typical samples have the spread of logits, and the mean label, that the spec asks for."""
+        """The scale that gives typical samples the standard deviation of logits and the mean label of the spec."""
         teacher = self.spec.teacher
         drifts = self.spec.drift.changes("dense")
         center = tuple(typical.dense.mean(axis=0, dtype=np.float64).tolist()) if drifts else ()
@@ -76,12 +77,12 @@ class Teacher:
         )
 
     def chances(self, samples: Batch, scale: LogitScale) -> Floats:
-        """The chance that the label of each sample is 1 (n,)."""
+        """The probability that each sample's label is 1 (n,)."""
         parts = self._parts(samples, samples.sample_ids, scale.center)
         return sigmoid(np.array(scale.factors) @ (parts - np.array(scale.means)[:, None]) + scale.bias)
 
     def _parts(self, samples: Batch, times: Ints, center: tuple[float, ...]) -> Floats:
-        """The three parts of the logit as they come (3, n); times: numbers of samples, which drift goes by."""
+        """The three parts of the logit before scaling (3, n). times: the samples' numbers, which determine drift."""
         totals = np.zeros((len(samples), WIDTH), np.float32)
         squares = np.zeros(len(samples), np.float32)
         for feature in self.spec.features:
@@ -93,7 +94,7 @@ class Teacher:
         return np.stack([totals[:, 0].astype(np.float64), paired.astype(np.float64), linear])
 
     def _linear(self, dense: Singles, times: Ints, center: tuple[float, ...]) -> Floats:
-        """The dense values, weighted as they are at the times of their samples (n,)."""
+        """The sum of the dense values, with the weights at each sample's time (n,)."""
         drift = self.spec.drift
         if not drift.changes("dense"):
             return dense @ self.dense_weights
@@ -106,7 +107,7 @@ class Teacher:
         return before[:, 0] * (values @ self._dense_weights_of(0)) + after[:, 0] * (values @ self._dense_weights_of(1))
 
     def _hidden(self, feature: GeneratedFeature, bags: JaggedIds, times: Ints) -> Vectors:
-        """The vector of a feature in each sample (n, WIDTH)."""
+        """The hidden vector of a feature in each sample (n, WIDTH)."""
         single = len(bags.values) == len(bags.lengths) and bool((bags.lengths == 1).all())
         of_ids = self._vectors(feature.name, bags.values, times if single else np.repeat(times, bags.lengths))
         if single:
@@ -117,7 +118,7 @@ class Teacher:
         return (pooled / math.sqrt(max(feature.pooling_factor, 1e-9))).astype(np.float32)
 
     def _vectors(self, name: str, ids: Ints, times: Ints) -> Vectors:
-        """The vectors of ids (n, WIDTH) at the times of their samples."""
+        """The hidden vectors of ids at the times of their samples (number of ids, WIDTH)."""
         drift, first = self.spec.drift, self.salts[name]
         if not drift.changes("ids"):
             return self._of_truth(name, ids, first)
@@ -130,7 +131,7 @@ class Teacher:
         return mixed_.astype(np.float32, copy=False)
 
     def _of_truth(self, name: str, ids: Ints, truth: npt.ArrayLike) -> Vectors:
-        """The vectors of ids under the truth of a salt, one for all or one an id; rows of a cluster share theirs."""
+        """The vectors of ids under a truth, given by its salt (one for all ids or one per id); clusters are applied."""
         salts = mixed(np.asarray(truth, np.uint64).reshape(-1))
         teacher = self.spec.teacher
         if not teacher.clusters:
@@ -142,19 +143,19 @@ class Teacher:
         return (shared * common + own * vectors(ids, salts)).astype(np.float32, copy=False)
 
     def clusters(self, name: str, ids: Ints) -> Ints:
-        """The planted cluster of each id of a feature; it never changes."""
+        """The planted cluster of each id of a feature; drift does not change it."""
         return buckets(ids, np.asarray(salt(self.spec.seed, "clusters", name), np.uint64), self.spec.teacher.clusters)
 
 
 def vectors(ids: Ints, salt: Words) -> Vectors:
-    """Hidden vectors of ids (n, WIDTH): evenly distributed numbers of mean 0 and variance 1."""
+    """Hidden vectors of ids (n, WIDTH): uniformly distributed numbers of mean 0 and variance 1."""
     words = mixed(mixed(ids.astype(np.uint64) + salt))
     parts = words.astype("<u8").view("<u2").reshape(-1, WIDTH)
     return (parts.astype(np.float32) - np.float32(32767.5)) * SPREAD
 
 
 def mixture(drift: DriftSpec, times: Ints) -> tuple[Singles, Singles]:
-    """How much of the first truth and of the second there is at each time (n, 1); the squares add up to 1."""
+    """Factors of the first and of the second truth at each time (n, 1); their squares add up to 1."""
     along = times / drift.samples
     if drift.kind == "rotating":
         before, after = np.cos(2 * np.pi * along), np.sin(2 * np.pi * along)
@@ -171,12 +172,12 @@ def _squared(hidden: Vectors) -> Singles:
 
 
 def sigmoid(logits: Floats) -> Floats:
-    """Chances of logits."""
+    """Probabilities of logits."""
     return 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
 
 
 def _bias(logits: Floats, rate: float) -> float:
-    """The bias at which the mean chance is `rate`, by halving an interval."""
+    """The bias at which the mean probability is `rate`, by bisection."""
     low, high = -100.0, 100.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2

@@ -1,1 +1,1 @@
-"""Parquet files and Arrow files (IPC), one column a feature, with a map of columns where they have other names."""
+"""Reads and writes Parquet and Arrow (IPC) files with one column per feature; a spec may map other column names."""

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, which pyarrow reads: their parts, their columns, and how much they hold."""
+"""Reads parts and columns of Parquet and Arrow files with pyarrow, and reports the sizes of files."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +14,14 @@ from recsmith.files import AnyPath, check_is_file, check_once, files_inside, pat
 ARROW_ENDINGS = (".arrow", ".feather")
 ENDINGS = (".parquet", *ARROW_ENDINGS)
 UNFINISHED = (
-    "_unfinished.json"  # in a folder that is still written; readers of Parquet pass over names that begin with _
+    "_unfinished.json"  # marks a folder that is still being written; Parquet readers ignore names that begin with _
 )
-LARGEST_READ = 2**25  # bytes that one read takes of merged columns, as pyarrow has it
-AT_ONCE = 16  # files in a store that are opened at the same time: each answer takes tens of milliseconds
+LARGEST_READ = 2**25  # largest merged read in bytes, pyarrow's default
+AT_ONCE = 16  # files in an object store opened at the same time, since each request takes tens of milliseconds
 
 
 class ColumnFile:
-    """A file of columns in parts (row groups, record batches): its schema, and the rows of each part."""
+    """A Parquet or Arrow file: its schema, and the number of rows in each part (row group or record batch)."""
 
     def __init__(self, path: AnyPath) -> None:
         self.path, self.is_arrow = path, path.suffix in ARROW_ENDINGS
@@ -34,12 +34,12 @@ class ColumnFile:
                 self.schema = self._metadata.schema.to_arrow_schema()
                 groups = range(self._metadata.num_row_groups)
                 self.sizes = [self._metadata.row_group(part).num_rows for part in groups]
-            self.names: list[str] = self.schema.names  # fails where one is no UTF-8
+            self.names: list[str] = self.schema.names  # fails if a name is not UTF-8
         except (arrow.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
     def is_whole(self, column: str) -> bool:
-        """Whether a column is known to hold one whole number in each row, without reading it."""
+        """Whether the metadata shows that a column holds a whole number in each row; False for Arrow files."""
         if self.is_arrow or self.names.count(column) != 1:
             return False
         if not pyarrow().types.is_integer(self.schema.field(column).type):
@@ -50,7 +50,7 @@ class ColumnFile:
         return all(each is not None and each.has_null_count and each.null_count == 0 for each in counts)
 
     def column_bytes(self) -> dict[str, int]:
-        """Packed bytes of each column of a Parquet file; nothing of an Arrow file, which does not say them."""
+        """Packed bytes of each column of a Parquet file; empty for an Arrow file, which does not record them."""
         found: dict[str, int] = {}
         for part in range(0 if self.is_arrow else len(self.sizes)):
             group = self._metadata.row_group(part)
@@ -61,9 +61,9 @@ class ColumnFile:
         return found
 
     def read(self, part: int, columns: Sequence[str], gap: int = 0) -> Any:
-        """Columns of a part, as pyarrow's table; those that the file lacks are null.
+        """Columns of a part as a pyarrow table; columns that the file lacks are null.
 
-        gap: bytes between two of them that one read of both may pass over.
+        gap: largest distance in bytes between two wanted columns that are still read in one request.
         """
         twin = next((name for name, count in Counter(self.names).items() if count > 1 and name in columns), None)
         if twin is not None:
@@ -82,7 +82,7 @@ class ColumnFile:
             raise self._damaged(error) from None
 
     def _with_file(self, read: Callable[[Any], Any]) -> Any:
-        """What a function reads: of the path, or of the open file of Arrow files and of those in a store."""
+        """Call `read` with the path of a local Parquet file, or with an open Arrow file or file in an object store."""
         if not isinstance(self.path, Path):
             return self.path.reading(read)
         if not self.is_arrow:
@@ -91,16 +91,16 @@ class ColumnFile:
             return read(file)
 
     def _part(self, file: Any, part: int, columns: list[str], gap: int) -> Any:
-        """Columns of a part of a file, which is open or a path."""
+        """Columns of a part of a file, which is given as a path or open."""
         arrow = pyarrow()
         if self.is_arrow:
             table = arrow.Table.from_batches([arrow.ipc.open_file(file).get_batch(part)]).select(columns)
-            table.validate(full=True)  # offsets that lead outside their buffers would be read as they are
+            table.validate(full=True)  # pyarrow would follow offsets that point outside their buffers
             return table
         if gap:
             fragment = coalescing(file, gap).subset(row_group_ids=[part])
             return fragment.to_table(columns=columns, use_threads=False)
-        at_once = not isinstance(file, Path)  # all ranges of a part, where each answer takes long
+        at_once = not isinstance(file, Path)  # in a store, where a request takes long, fetch all ranges together
         with arrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=at_once) as opened:
             return opened.read_row_group(part, columns=columns, use_threads=False)
 
@@ -113,13 +113,13 @@ class ColumnFile:
 
 
 def _arrow_parts(file: Any) -> tuple[Any, list[int]]:
-    """(schema, rows of each part) of an open Arrow file."""
+    """(schema, number of rows in each part) of an open Arrow file."""
     reader = pyarrow().ipc.open_file(file)
     return reader.schema, [reader.get_batch(part).num_rows for part in range(reader.num_record_batches)]
 
 
 def opened_files(paths: Iterable[AnyPath]) -> list[ColumnFile]:
-    """The files of some paths, opened; those in a store several at a time."""
+    """The files at these paths, opened; files in an object store are opened in parallel."""
     given = list(paths)
     if all(isinstance(path, Path) for path in given):
         return [ColumnFile(path) for path in given]
@@ -128,7 +128,7 @@ def opened_files(paths: Iterable[AnyPath]) -> list[ColumnFile]:
 
 
 def coalescing(file: Any, gap: int) -> Any:
-    """A Parquet file (a path, or what pyarrow reads from) as a fragment whose reads are merged across gaps of bytes."""
+    """A Parquet file, given as a path or open, as a pyarrow fragment that merges reads across up to `gap` bytes."""
     arrow = pyarrow()
     system = {"filesystem": arrow.fs.LocalFileSystem()} if isinstance(file, Path) else {}
     cache = arrow.CacheOptions(hole_size_limit=gap, range_size_limit=max(LARGEST_READ, gap + 1))
@@ -139,10 +139,10 @@ def coalescing(file: Any, gap: int) -> Any:
 
 
 def column_files(paths: Sequence[str]) -> list[AnyPath]:
-    """The Parquet and Arrow files of some paths; those of a folder, and folders in it, by names and numbers.
+    """The Parquet and Arrow files at these paths; files in folders and subfolders are ordered by names and numbers.
 
     Raises:
-        UsageError: a path does not exist, a folder holds no such file, or a file is named twice.
+        UsageError: a path does not exist, a folder holds no such file or is unfinished, or a file is named twice.
     """
     found: list[AnyPath] = []
     for path in map(path_of, paths):
@@ -165,9 +165,9 @@ def column_files(paths: Sequence[str]) -> list[AnyPath]:
 
 @noun
 class StoredFigures:
-    """Files, row groups (record batches of Arrow files), rows of the smallest and largest, and bytes of all files.
+    """Numbers of files and row groups (record batches of Arrow files), rows of the smallest and largest group, bytes.
 
-    columns: packed bytes of each column in all files, in the order of the first; Arrow files do not say them.
+    columns: packed bytes of each column in all files, in the order of the first file; Arrow files do not record them.
     """
 
     files: int
@@ -179,7 +179,7 @@ class StoredFigures:
 
 
 def stored_figures(files: Sequence[ColumnFile]) -> StoredFigures:
-    """Figures of files, from what they say of themselves; no column is read."""
+    """Sizes of files, taken from their metadata; no column is read."""
     columns: dict[str, int] = {}
     for file in files:
         for name, size in file.column_bytes().items():

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as blocks of samples: a block is a row group, or a record batch."""
+"""Reads Parquet and Arrow files as blocks of samples: each row group or record batch is a block."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -25,16 +25,16 @@ from recsmith.data.source import SampleBlock
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, did_you_mean, parse_json
 
-SAMPLE_ID = "sample_id"  # the column that generated files have
+SAMPLE_ID = "sample_id"  # the column of sample numbers in files that RecSmith wrote
 
 
 def says_columns(paths: Sequence[str]) -> bool:
-    """Whether files of columns say themselves which are features, dense values and labels, as RecSmith writes them."""
+    """Whether the first file's metadata holds a schema (features, dense values, labels), as RecSmith writes it."""
     return SCHEMA_KEY in (ColumnFile(column_files(paths)[0]).schema.metadata or {})
 
 
 class ParquetSource:
-    """The rows of the files of a spec."""
+    """The samples in the Parquet and Arrow files of a spec."""
 
     settings = ParquetSpec
     files: tuple[tuple[int, int], ...] = ()
@@ -53,7 +53,7 @@ class ParquetSource:
 
     @cached_property
     def schema(self) -> DataSchema:
-        """What a sample holds."""
+        """Features, dense columns and labels of every sample."""
         if self._schema is not None:
             return self._schema
         whole = (each for each in self.spec.features if each.key is None and each.vocabulary is None)
@@ -62,21 +62,21 @@ class ParquetSource:
 
     @cached_property
     def _single(self) -> tuple[str, ...]:
-        """Features of which every sample has one id, as the files say of themselves."""
+        """Features of which every sample has one id, according to the files' metadata."""
         return tuple(each.name for each in self.schema.features if each.single)
 
     @property
     def num_samples(self) -> int:
-        """How many rows there are."""
+        """Number of rows in all files."""
         return int(self.sizes().sum())
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the column map and the files."""
+        """Digest of the spec's settings, vocabularies and files."""
         return list(self._digests())[-1]
 
     def earlier(self) -> dict[str, int]:
-        """Digests of the first files alone, and their blocks."""
+        """The number of blocks by the digest of the first file alone, of the first two files, and so on."""
         edges = np.cumsum([len(file.sizes) for file in self._files]).tolist()
         return dict(zip(self._digests(), edges[:-1], strict=False))
 
@@ -88,7 +88,7 @@ class ParquetSource:
             yield held.hexdigest()[:16]
 
     def sizes(self) -> Ints:
-        """Rows of each block."""
+        """Number of rows in each block."""
         return np.array([size for file in self._files for size in file.sizes], dtype=np.int64)
 
     def read(self, block: int) -> SampleBlock:
@@ -105,13 +105,13 @@ class ParquetSource:
         return found
 
     def place(self, block: int) -> str:
-        """Where the rows of a block are."""
+        """Where the rows of a block are, for errors."""
         file, part = self.parts[block]
         return f"of part {part} of '{file.path}'"
 
     @staticmethod
     def tables(spec: ParquetSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
-        """(columns of a block as pyarrow's table, where it is from) of each block of a spec's files."""
+        """(pyarrow table of these columns, where it is from) for each block of a spec's files."""
         for file in map(ColumnFile, column_files(spec.paths)):
             _check_columns(file, columns, spec)
             for part in range(len(file.sizes)):
@@ -119,21 +119,21 @@ class ParquetSource:
 
     @property
     def columns_of_features(self) -> dict[str, str]:
-        """The column that each feature alone has; features under keys share one, and are left out."""
+        """The column of each feature; features with a key share a column and are left out."""
         return {each.name: each.column or each.name for each in self.spec.features if each.key is None}
 
     def stored(self) -> StoredFigures:
-        """How the data lies in its files."""
+        """Sizes of the files, their row groups and columns."""
         return stored_figures(self._files)
 
     def column(self, block: int, name: str) -> Any:
-        """A column of a block, as pyarrow's array."""
+        """A column of a block as a pyarrow array."""
         file, part = self.parts[block]
         _check_columns(file, [name], self.spec)
         return file.read(part, [name])[name].combine_chunks()
 
     def _sample_ids(self, block: int, table: Any, place: str) -> Ints:
-        """Numbers of a block's samples: those of their column, or counted along the files."""
+        """Numbers of a block's samples: from the column `sample_id` names, or counted along the files."""
         if self.spec.sample_id:
             return sample_ids(table, self.spec.sample_id, place)
         return counted_numbers(self.sizes(), block)
@@ -149,7 +149,7 @@ def _check_columns(file: ColumnFile, columns: list[str], spec: ParquetSpec) -> N
 
 
 def _written_schema(file: ColumnFile) -> DataSchema:
-    """The schema that a file holds itself."""
+    """The schema in a file's metadata; UsageError if there is none."""
     metadata: dict[bytes, bytes] = file.schema.metadata or {}
     if SCHEMA_KEY not in metadata:
         raise UsageError(
@@ -161,7 +161,7 @@ def _written_schema(file: ColumnFile) -> DataSchema:
 
 
 def written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
-    """The column map of files that hold their schema themselves; UsageError where they do not."""
+    """The spec with columns taken from the schema in a file's metadata; UsageError if there is none."""
     schema = _written_schema(file)
     features = [
         ColumnFeature(

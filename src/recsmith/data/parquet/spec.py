@@ -1,4 +1,4 @@
-"""What a spec says of Parquet and Arrow files."""
+"""The spec of Parquet and Arrow files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from recsmith.data.columns.features import ColumnFeature, wrong_missing_columns
 from recsmith.data.source import found_beside
 from recsmith.errors import check_rules, too_small
 
-SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
+SCHEMA_KEY = b"recsmith.dataset"  # metadata key of a file's DataSchema as JSON
 
 
 def weights_column(feature: str) -> str:
@@ -21,19 +21,20 @@ def weights_column(feature: str) -> str:
 class ParquetSpec:
     """Parquet or Arrow files (.arrow, .feather), or folders of them by names and numbers (part-2 before part-10).
 
-    features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
-    missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/models.md).
-    missing_columns: columns that files may lack, whose rows then have none: an empty bag, 0 or no such label.
-    number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
-    weight: a column with the weights of samples, by which losses and scores count them.
-    positive: a label is 1 where its column is at least this, and 0 below, but for number_labels; none: columns hold
+    features, dense, labels: columns to read; if all are empty, the schema that RecSmith wrote into the files is used.
+    missing_labels: labels that a row may lack, by null or NaN; the row then has no loss for them (docs/models.md).
+    missing_columns: columns that files may lack; their rows then have an empty bag, the dense value 0 or a missing
+        label.
+    number_labels: labels that are any finite number, fitted by squared error; other labels are 0 to 1.
+    weight: the column of sample weights, used in losses and scores.
+    positive: a label is 1 if its column is at least this value, else 0, except for number_labels; none: columns hold
         labels, 0 to 1.
-    sample_id: a column with the numbers of samples; without it they are counted along the files.
-    An empty id or list is an empty bag, an empty dense value 0; a row is corrupt without a label, with a null in a
-    list, or with other than one weight an id.
-    max_corrupt: such rows, which a rank passes over in an epoch.
-    read_gap: bytes between two wanted columns up to which one read takes both and what lies between them; for stores
-        where a read costs more than its bytes.
+    sample_id: the column of sample numbers; if none, samples are numbered along the files.
+    A null id or list is an empty bag, a null dense value is 0. A row is corrupt if it has no label, a null in a list,
+    or not exactly one weight per id.
+    max_corrupt: how many corrupt rows a rank skips in an epoch.
+    read_gap: largest distance in bytes between two wanted columns that are read in one request, with the bytes between
+        them; for stores where a request costs more than its bytes.
     """
 
     paths: tuple[str, ...]
@@ -50,7 +51,7 @@ class ParquetSpec:
     read_gap: int = 0
 
     def __post_init__(self) -> None:
-        """Check that there is something to read."""
+        """Check the values, and that features and labels are named if any column is."""
         some = bool(self.features or self.dense or self.labels)
         check_rules(
             None if self.paths else "paths is empty; give the files of the dataset, or their folder",
@@ -67,6 +68,6 @@ class ParquetSpec:
         )
 
     def beside(self, folder: Path) -> "ParquetSpec":
-        """With paths that are meant from a folder."""
+        """The spec with its paths resolved in this folder, if they do not exist in the working directory."""
         paths = tuple(found_beside(path, folder) for path in self.paths)
         return replace(self, paths=paths, features=tuple(each.beside(folder) for each in self.features))

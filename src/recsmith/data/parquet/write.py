@@ -1,4 +1,4 @@
-"""Writes samples as Parquet, and what a folder of such files says of itself: its files, or that it is unfinished."""
+"""Writes samples as Parquet, and the manifest of a folder of such files or the mark that it is unfinished."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,14 +16,14 @@ from recsmith.data.parquet.spec import SCHEMA_KEY, weights_column
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import decode, dump_json, encode, read_raw, write_text
 
-RESERVED = ("sample_id", "session_id", "timestamp")  # columns that are written beside the schema's
+RESERVED = ("sample_id", "session_id", "timestamp")  # columns that are written in addition to the schema's
 Kind = TypeVar("Kind")
 MANIFEST = "_manifest.json"
 SCHEMA, JOB_SCHEMA = "recsmith/manifest/1", "recsmith/unfinished/1"
 
 
 def refuse_other_than_parquet(schema: DataSchema) -> None:
-    """Raise UsageError for columns whose names have another meaning, MissingExtra without pyarrow."""
+    """Raise UsageError if a column's name is reserved in Parquet files, MissingExtra if pyarrow is not installed."""
     pyarrow()
     columns = (*schema.feature_names, *schema.dense, *schema.labels)
     weights = [weights_column(each.name) for each in schema.features if each.weighted]
@@ -33,7 +33,10 @@ def refuse_other_than_parquet(schema: DataSchema) -> None:
 
 
 def write_parquet(groups: Iterable[Batch], schema: DataSchema, path: Path, session_size: int) -> None:
-    """Write samples into a file, each batch as a row group; timestamps are the numbers of the samples."""
+    """Write batches to a file, each as a row group; timestamps are the sample numbers.
+
+    session_size: number of consecutive samples with the same session_id.
+    """
     writer: Any = None
     try:
         for samples in groups:
@@ -47,10 +50,10 @@ def write_parquet(groups: Iterable[Batch], schema: DataSchema, path: Path, sessi
 
 
 def parquet_writer(path: Path, schema: Any) -> Any:
-    """Pyarrow's writer of a file.
+    """The pyarrow writer of a file, with the encodings that pack samples best.
 
-    Lists go without a dictionary: its packed words hide from zstd that a bag is that of the sample before. Numbers of
-    samples and sessions, which grow slowly or repeat, are written as differences.
+    Lists are not dictionary-encoded: bit-packed dictionary indices would hide from zstd that a bag repeats that of the
+    sample before. Numbers of samples and sessions, which grow slowly or repeat, are delta-encoded.
     """
     arrow = pyarrow()
     lists = {field.name for field in schema if arrow.types.is_list(field.type)}
@@ -66,7 +69,7 @@ def parquet_writer(path: Path, schema: Any) -> Any:
 def samples_table(
     schema: DataSchema, samples: Batch, sessions: Ints | None, times: Ints, features: Sequence[str]
 ) -> Any:
-    """Samples as pyarrow's table: features of one id a sample as numbers, others as lists. features: their order."""
+    """Samples as a pyarrow table; features with one id per sample are numbers, others lists. features: column order."""
     arrow = pyarrow()
     columns: dict[str, Any] = {"sample_id": samples.sample_ids}
     columns |= {"timestamp": times} if sessions is None else {"session_id": sessions, "timestamp": times}
@@ -92,7 +95,7 @@ def _feature_columns(arrow: Any, feature: DataFeature, bags: JaggedIds) -> dict[
 
 @noun
 class PartFile:
-    """A file of a dataset: its name in the folder, its rows, row groups and bytes."""
+    """A file of a dataset: its name in the folder, and its numbers of rows, row groups and bytes."""
 
     name: str
     samples: int
@@ -104,8 +107,8 @@ class PartFile:
 class Manifest:
     """The files of a finished dataset, in order.
 
-    corrupt: samples of the source that were passed over. session: what the samples are clustered by, if they are.
-    digest: of the source and the options of the command that wrote them (`Conversion`).
+    corrupt: samples of the source that were skipped. session: the column by which samples are clustered, if they are.
+    digest: digest of the source and the options of the command that wrote the files (`Conversion`).
     """
 
     parts: tuple[PartFile, ...]
@@ -115,16 +118,16 @@ class Manifest:
 
     @property
     def samples(self) -> int:
-        """Samples of all files."""
+        """Number of samples in all files."""
         return sum(part.samples for part in self.parts)
 
 
 @noun
 class Conversion:
-    """What an unfinished folder is written from, so that only the same command goes on with it.
+    """What an unfinished folder is written from, so that only the same command can resume it.
 
-    digest: of the source and the options. buckets: files that sessions are put into by their hash; 0 keeps the order.
-    run_samples: samples of the source that are put into them at once.
+    digest: digest of the source and the options. buckets: number of files over which sessions are distributed by hash;
+    0: samples keep their order. run_samples: samples of the source that are put into buckets at a time.
     """
 
     digest: str
@@ -136,27 +139,27 @@ class Conversion:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder; None where it has none, as folders that others wrote.
+    """The manifest of a folder; None if it has none, as folders that other programs wrote.
 
     Raises:
-        CorruptFile: it is not what RecSmith writes.
+        CorruptFile: the manifest is invalid.
     """
     return _read(folder / MANIFEST, SCHEMA, Manifest)
 
 
 def read_conversion(folder: Path) -> Conversion | None:
-    """What an unfinished folder is written from; None where it is finished, or nothing began."""
+    """What an unfinished folder is written from; None if the folder is finished or was not begun."""
     return _read(folder / UNFINISHED, JOB_SCHEMA, Conversion)
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest whole, and only then take back that the folder is unfinished."""
+    """Write the manifest, and only then remove the mark that the folder is unfinished."""
     write_text(str(folder / MANIFEST), dump_json({"schema": SCHEMA, **encode(manifest)}))
     (folder / UNFINISHED).unlink(missing_ok=True)
 
 
 def save_conversion(folder: Path, conversion: Conversion) -> None:
-    """Say that a folder is unfinished."""
+    """Mark a folder as unfinished."""
     write_text(str(folder / UNFINISHED), dump_json({"schema": JOB_SCHEMA, **encode(conversion)}))
 
 

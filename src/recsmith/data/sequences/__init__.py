@@ -1,1 +1,1 @@
-"""Events (who, what, when, and what was done) as samples: a target, and the history that its user had before it."""
+"""Makes samples of events (user, item, time, action): each is a target event with its user's history before it."""

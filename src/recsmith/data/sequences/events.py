@@ -1,4 +1,4 @@
-"""Events as arrays, by user and time: read from files or a MovieLens folder, or drawn.
+"""Events as arrays, sorted by user and time: read from files or a MovieLens folder, or generated.
 
 E events, L labels of an event
 """
@@ -20,17 +20,17 @@ from recsmith.data.sequences.spec import EventFiles, GeneratedEvents, MovieLensE
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.units import counted
 
-HALF_STARS = 21  # of ratings from 0 to 10 stars
-START, STEP_S = 1_000_000_000, 3600  # time of the first generated event, and mean seconds between two of a user
+HALF_STARS = 21  # number of different ratings in half stars, from 0 to 10 stars
+START, STEP_S = 1_000_000_000, 3600  # time of the first generated event; mean seconds between two events of a user
 
 
 @record
 class UserEvents:
-    """Events by user and time; those of one user and time in their order before.
+    """Events sorted by user and time; events of the same user and time keep their original order.
 
-    users, items, times: (E,). actions: (E,), or None. labels: (E, L). label_names: of them. num_users, num_items,
-    num_actions: of ids. out_of_order: events that came after a later one of their user. numbers: of events as they came
-    (E,).
+    users, items, times: (E,). actions: (E,), or None. labels: (E, L). label_names: names of the labels. num_users,
+    num_items, num_actions: bounds of the ids. out_of_order: number of events that came after a later one of their user.
+    numbers: position of each event in the original order (E,).
     """
 
     users: Ints
@@ -47,7 +47,7 @@ class UserEvents:
 
     @property
     def digest(self) -> str:
-        """Of all that they hold."""
+        """Digest of users, items, times, actions and labels."""
         held = hashlib.sha256(self.labels.tobytes())
         for each in (self.users, self.items, self.times, self.actions):
             held.update(b"" if each is None else each.tobytes())
@@ -55,11 +55,11 @@ class UserEvents:
 
 
 def read_events(spec: SequencesSpec) -> UserEvents:
-    """The events of a spec.
+    """Read or generate the events of a spec.
 
     Raises:
-        UsageError: files are missing, or there is no event.
-        CorruptFile: an id, an action, a time or a label is none.
+        UsageError: files are missing, or there are no events.
+        CorruptFile: an id, an action, a time or a label is invalid.
     """
     if spec.files is not None:
         return _of_files(spec.files)
@@ -110,7 +110,7 @@ def _of_files(spec: EventFiles) -> UserEvents:
 
 
 def _seconds(column: Any, path: Path, name: str) -> Any:
-    """Timestamps and texts of times as seconds; whole numbers, of whatever unit, and what has nulls as they are."""
+    """Timestamps and texts of times in seconds; whole numbers, of any unit, and columns with nulls unchanged."""
     arrow = pyarrow()
     if column.null_count or not (arrow.types.is_temporal(column.type) or "string" in str(column.type)):
         return column
@@ -169,9 +169,9 @@ def _sorted(
 
 
 def drawn_events(spec: GeneratedEvents) -> tuple[UserEvents, Floats]:
-    """Generated events, and the chance (E, kinds) of each kind before an event was drawn: the truth.
+    """Generated events, and the truth: the probability of each kind with which each event was drawn (E, kinds).
 
-    Item i is of kind i modulo kinds; what is drawn of a kind follows a Zipf law over its items.
+    Item i is of kind i modulo kinds; the items of a kind are drawn from a Zipf distribution.
     """
     seed = spec.seed
     spread = uniform(random_words(seed, 0, "events of users", spec.users))

@@ -1,4 +1,4 @@
-"""Samples of events, block by block: a target with what its user did strictly before, cut out of the events.
+"""Makes samples of events block by block: a target with its user's events of strictly earlier times.
 
 E events, B samples of a block
 """
@@ -18,17 +18,17 @@ from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.units import counted
 
-BLOCK = 4096  # targets of a block
-DRAWN = "items by number of their sample"  # another word where draws become others, so that no job goes on with them
-RAW = "items that occur"  # the same of raw ids
-SPARSE = 4  # ids are raw where fewer than one in so many of those up to the largest occurs: others are no items
-TRIES = 8  # draws of a negative item before one that the user had is taken as it is
+BLOCK = 4096  # targets in a block
+DRAWN = "items by number of their sample"  # part of the digest; change it with the drawing, so that no job resumes
+RAW = "items that occur"  # the same for raw ids
+SPARSE = 4  # item ids are raw if fewer than 1 in SPARSE ids up to the largest occurs: only occurring ids are then drawn
+TRIES = 8  # draws of a negative item; the last one is used even if the user had the item
 HISTORY, ACTIONS, TIMES, TARGET, TARGET_TIME, USER = "history", "actions", "times", "target", "target_time", "user"
 NEXT = "next"
 
 
 class SequencesSource:
-    """The samples of a spec, in order of their targets' times; histories are cut out of the events when read."""
+    """The samples of a spec in order of their targets' times; histories are sliced from the events when read."""
 
     settings = SequencesSpec
     files: tuple[tuple[int, int], ...] = ()
@@ -40,7 +40,7 @@ class SequencesSource:
         begins = np.searchsorted(events.users, events.users)  # the first event of the same user
         ties = np.ones(len(events.users), np.bool_)
         ties[1:] = (np.diff(events.times) != 0) | (np.diff(events.users) != 0)
-        before = np.maximum.accumulate(np.where(ties, np.arange(len(ties)), 0))  # the first one of the same time
+        before = np.maximum.accumulate(np.where(ties, np.arange(len(ties)), 0))  # first event of the same user and time
         self._begins = np.maximum(begins, before - spec.longest)
         self._ends = before
         enough = before - begins >= spec.least
@@ -51,8 +51,8 @@ class SequencesSource:
                 f"no target is left: {counted(self.left_out, 'event')} of {len(enough):,} have fewer than {spec.least} "
                 f"events of their user before them, and split is {spec.split}; give a smaller `least`, or another split"
             )
-        self._user = np.cumsum(np.diff(events.users, prepend=events.users[:1]) != 0)  # of each event, counted from 0
-        self._items = self._had = np.zeros(0, np.int64)  # items that are drawn from, of raw ids; pairs that occur
+        self._user = np.cumsum(np.diff(events.users, prepend=events.users[:1]) != 0)  # dense user number of each event
+        self._items = self._had = np.zeros(0, np.int64)  # items to draw from if ids are raw; (user, item) pairs
         if spec.negatives or spec.candidates:
             items, number = np.unique(events.items, return_inverse=True)
             if spec.files and spec.files.num_items is None and len(items) * SPARSE < events.num_items:
@@ -116,7 +116,7 @@ class SequencesSource:
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the spec, the events and the way in which items are drawn."""
+        """Digest of the spec without paths, the events, and the method of drawing items."""
         described = encode(self.spec)
         for source in ("files", "movielens"):
             if described.get(source):
@@ -129,27 +129,27 @@ class SequencesSource:
         return hashlib.sha256(held.encode()).hexdigest()[:16]
 
     def sizes(self) -> Ints:
-        """Samples of each block."""
+        """Number of samples in each block."""
         each = np.diff(np.append(np.arange(0, len(self._targets), BLOCK), len(self._targets)))
         return each * self.samples_per_target
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block: each target, then its negatives."""
+        """The samples of a block: each target, followed by its negatives."""
         return self.rows(block, np.arange(int(self.sizes()[block])))
 
     def lengths(self, block: int, feature: str) -> Ints:
-        """Ids of a feature, of each sample of a block; no event is read."""
+        """Number of ids of a feature in each sample of a block; no event is read."""
         targets = self._targets_of(block, np.arange(int(self.sizes()[block])))
         if feature in (HISTORY, TIMES, ACTIONS):
             return self._ends[targets] - self._begins[targets]
         return np.full(len(targets), 1 + self.spec.candidates * (feature == TARGET), np.int64)
 
     def _targets_of(self, block: int, rows: Ints) -> Ints:
-        """The events that rows of a block are about."""
+        """Indices of the target events of a block's rows."""
         return self._targets[block * BLOCK + rows // self.samples_per_target]
 
     def rows(self, block: int, rows: Ints) -> SampleBlock:
-        """Some samples of a block, cut out of the events."""
+        """The given samples of a block, sliced from the events."""
         events, copies = self.events, self.samples_per_target
         targets = self._targets_of(block, rows)
         begins, lengths = self._begins[targets], (self._ends[targets] - self._begins[targets]).astype(np.int32)
@@ -184,9 +184,9 @@ class SequencesSource:
         )  # fmt: skip
 
     def _never_had(self, numbers: Ints, users: Ints) -> Ints:
-        """An item for each of these users that they never had, as far as some draws find one; each has its number.
+        """For each user a random item that the user never had, unless TRIES draws found none.
 
-        users: counted from 0.
+        numbers: one per item, which determine the draws. users: dense user numbers from 0.
         """
         count = len(self._items) or self.events.num_items
         keys = users * np.int64(count)
@@ -204,10 +204,10 @@ class SequencesSource:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Columns beside those of the schema."""
+        """Names of the columns that are not in the schema."""
         return ("timestamp",)
 
     def column(self, block: int, name: str) -> Ints:
-        """Times of the targets of a block."""
+        """The target's time of each sample of a block."""
         places = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self._targets)))
         return self.events.times[np.repeat(self._targets[places], self.samples_per_target)]

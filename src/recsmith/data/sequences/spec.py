@@ -1,4 +1,4 @@
-"""The spec of samples that are made of events, without reading any."""
+"""The spec of samples that are made of events."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +10,18 @@ from recsmith.errors import LARGEST_SEED, check_rules, outside, too_small
 from recsmith.workloads.workload import LARGEST_COUNT
 
 SHARES = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0), "all": (0.0, 1.0)}
-MOST_EVENTS = 2**16  # of a history
-MOST_GENERATED = 2**31
+MOST_EVENTS = 2**16  # largest number of events in a history
+MOST_GENERATED = 2**31  # largest number of generated events
 
 
 @noun
 class EventFiles:
-    """Events in Parquet or Arrow files, one a row, in any order.
+    """Events in Parquet or Arrow files, one per row, in any order.
 
-    paths: files, or folders of them. user, item, time: columns of whole numbers: who, what, and when, such as seconds
-    since 1970, as which timestamps and text such as 2009-12-14 02:52:24 are read. action: the column of what was done,
-    0 and more; none: events have no actions. labels: columns, 0 to 1, of what an event's sample is trained on.
-    num_items, num_users, num_actions: of ids; none: as the files have them.
+    paths: files, or folders of them. user, item, time: columns of whole numbers. Times may be of any unit; timestamps
+    and text such as 2009-12-14 02:52:24 are read as seconds since 1970. action: the column of what the user did, as
+    numbers from 0 on; none: events have no actions. labels: columns of labels, 0 to 1, of each event as a target.
+    num_items, num_users, num_actions: number of ids; none: the largest id in the files + 1.
     """
 
     paths: tuple[str, ...]
@@ -47,9 +47,10 @@ class EventFiles:
 
 @noun
 class MovieLensEvents:
-    """The ratings of a MovieLens folder: actions are half stars, and the label `liked` is 1 from `positive` stars on.
+    """The ratings of a MovieLens folder as events: actions are ratings in half stars; the label is `liked`.
 
-    path: of the folder. positive: stars. max_user_id: ratings of users above it are left out.
+    path: the folder. positive: number of stars from which `liked` is 1. max_user_id: ratings of users with a larger id
+    are left out.
     """
 
     path: str
@@ -59,12 +60,12 @@ class MovieLensEvents:
 
 @noun
 class GeneratedEvents:
-    """Events that are drawn, with a truth that is known: items are of the kind of the one before, or of a taste.
+    """Generated events with a known truth: items are of the same kind as the one before, or of the user's taste.
 
-    users, items, kinds: how many there are. events: of a mean user; their numbers differ as those of real users do.
-    stay: chance that an item is of the kind of the one before; else it is of the user's favourite kind of the time with
-    chance `taste`, and of any kind otherwise. drift: events of a user after which another kind is the favourite; none:
-    never. zipf: exponent by which items of a kind are drawn. seed: from which all follows.
+    users, items, kinds: how many there are. events: mean number per user; users differ in their numbers as real users
+    do. stay: probability that an item is of the kind of the one before; otherwise it is of the user's current favourite
+    kind with probability `taste`, and else of a random kind. drift: number of events of a user after which the
+    favourite kind changes; none: never. zipf: exponent of the Zipf distribution of a kind's items. seed: random seed.
     """
 
     users: int = 1000
@@ -94,15 +95,15 @@ class GeneratedEvents:
 
 @noun
 class SequencesSpec:
-    """Samples made of events: each event is a target, with the events that its user had before it.
+    """Samples made of events: each event is a target, with its user's events before it as the history.
 
     Events come from one of files, movielens and generated. A history holds the newest `longest` events of strictly
-    earlier times, oldest first; a target whose user has fewer than `least` of them is left out. split: train is the
-    first 80 % of the targets, valid the next 10 %, test the last 10 %. split_by: time is that of targets, of all users;
-    last takes each user's last target for test, the one before for valid. negatives: samples beside each target, with
-    an item drawn from all that the user never had, whose label is 0, and the label `next` in place of the events' own.
-    candidates: such items in the same sample, as further ids of feature `target`, for model.loss: softmax. seed: of
-    these.
+    earlier times, oldest first; a target whose user has fewer than `least` earlier events is left out. split: train is
+    the first 80 % of the targets, valid the next 10 %, test the last 10 %. split_by: `time` splits all users' targets
+    by time; `last` takes each user's last target for test, the one before for valid. negatives: further samples per
+    target, each with a random item that the user never had; the label `next`, which is 1 for targets and 0 for
+    negatives, replaces the events' labels. candidates: number of such items in the target's own sample, as further ids
+    of the feature `target`, for model.loss: softmax. seed: random seed of negatives and candidates.
     """
 
     files: EventFiles | None = None
@@ -142,7 +143,7 @@ class SequencesSpec:
         )
 
     def beside(self, folder: Path) -> "SequencesSpec":
-        """With paths that are meant from a folder."""
+        """The spec with its paths resolved in this folder, if they do not exist in the working directory."""
         movielens, files = self.movielens, self.files
         if movielens is not None:
             movielens = replace(movielens, path=found_beside(movielens.path, folder))

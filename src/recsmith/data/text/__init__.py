@@ -1,1 +1,1 @@
-"""Rows of text as samples: CSV and JSON lines, plain or packed, with columns that a spec names."""
+"""Reads CSV files and JSON lines, plain or .gz, as samples; a spec names their columns."""

@@ -1,4 +1,4 @@
-"""Columns of another file for each row: what an item is, found by its id."""
+"""Joins columns of another file to each row by a key, such as an item's attributes by its id."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from recsmith.files import AnyPath, check_is_file, did_you_mean, path_of
 
 
 class Joined:
-    """The rows of a joined file, by the text of their key.
+    """The rows of a joined file, looked up by the text of their key.
 
     Raises:
         UsageError: there is no such file.
-        CorruptFile: it cannot be read, has no such column, or has a key twice.
+        CorruptFile: the file cannot be read, lacks the key column, or has a key twice.
     """
 
     def __init__(self, spec: JoinedFile, nulls: Sequence[str]) -> None:
@@ -38,7 +38,7 @@ class Joined:
         self.names: list[str] = self._table.column_names
 
     def add(self, table: Any, wanted: Sequence[str]) -> Any:
-        """A table with those of the columns that are wanted."""
+        """The table with the joined columns that are in `wanted`; null for rows whose key is not found."""
         arrow = pyarrow()
         keys = table[self.on].combine_chunks().cast(arrow.string())
         places = arrow.compute.index_in(keys, value_set=self._keys, skip_nulls=True)

@@ -1,4 +1,4 @@
-"""Lines of CSV and JSON as pyarrow's tables; a row that cannot be read is null, and told as a fault.
+"""Parses lines of CSV and JSON into pyarrow tables; a row that cannot be parsed is null and reported as a fault.
 
 n lines of a block
 """
@@ -17,20 +17,23 @@ from recsmith.errors import CorruptFile
 
 SHOWN = 60  # characters of a line that an error shows
 BOOLEANS = {"true": 1.0, "false": 0.0}  # as pandas, Spark and JSON write them
-Types = Mapping[str, Any]  # by column, pyarrow's type of it
+Types = Mapping[str, Any]  # pyarrow type by column name
 
 
 def csv_table(
     text: bytes, rows: int, names: Sequence[str], types: Types, *, delimiter: str, nulls: Sequence[str], place: str
 ) -> tuple[Any, Faults]:
-    """(table, faults) of lines of CSV without a header. names: of all columns. types: of those that are read.
+    """(table, faults) of CSV lines without a header.
+
+    rows: number of rows in the text. names: names of all columns. types: pyarrow types of the columns to read. nulls:
+    texts that stand for a missing value. place: where the text is from, for errors.
 
     Raises:
-        CorruptFile: the text is no UTF-8.
+        CorruptFile: the text is not UTF-8.
     """
     try:
         return _csv(text, rows, names, types, delimiter, nulls)
-    except pyarrow().ArrowInvalid:  # something that is no number, or no UTF-8
+    except pyarrow().ArrowInvalid:  # a value is no number, or the text is not UTF-8
         texts = dict.fromkeys(types, pyarrow().string())
     try:
         table, faults = _csv(text, rows, names, texts, delimiter, nulls)
@@ -65,7 +68,7 @@ def _csv(
 
 
 def json_table(text: bytes, rows: int, types: Types, place: str) -> tuple[Any, Faults]:
-    """(table, faults) of lines of JSON. types: of the columns that are read, None where values say it.
+    """(table, faults) of JSON lines. types: pyarrow types of the columns to read; None: inferred from the values.
 
     Raises:
         CorruptFile: a column holds values of several kinds.
@@ -79,7 +82,7 @@ def json_table(text: bytes, rows: int, types: Types, place: str) -> tuple[Any, F
             there = set(table.column_names)
             return arrow.table({name: table[name] if name in there else arrow.nulls(rows) for name in types}), Faults()
     except arrow.ArrowInvalid:
-        pass  # line by line, which says which
+        pass  # parse line by line, to find the lines that are wrong
     return _json_lines(text, rows, types, place)
 
 
@@ -121,7 +124,7 @@ def _any(faults: Faults, rows: int) -> Any:
 
 
 def _with_gaps(table: Any, rows: int, wrong: Mapping[int, str], what: str) -> tuple[Any, Faults]:
-    """The table with a row of nulls in the place of each line that is wrong."""
+    """(table, faults): the table with a row of nulls for each wrong line. wrong: by row, what is wrong."""
     if len(wrong) + table.num_rows != rows:
         wrong = {**wrong, **{rows - 1 - at: "is missing" for at in range(rows - table.num_rows - len(wrong))}}
     if not wrong:
@@ -133,14 +136,14 @@ def _with_gaps(table: Any, rows: int, wrong: Mapping[int, str], what: str) -> tu
 
 
 def _converted(column: Any, kind: Any, name: str, faults: Faults) -> Any:
-    """A column of text as one of numbers; those that are none are null, and a fault."""
+    """A text column parsed as numbers; a text that is no number becomes null and is added to the faults."""
     arrow = pyarrow()
     if arrow.types.is_string(kind):
         return column
     whole = bool(arrow.types.is_integer(kind))
     values: list[Any] = column.to_pylist()
     read = [None if value is None else _number(value, whole) for value in values]
-    if whole and any(each is not None and each < 0 for each in read):  # no kind holds these beside those from 2^63 on
+    if whole and any(each is not None and each < 0 for each in read):  # no type holds both < 0 and >= 2^63
         read = [None if each is None or each >= 2**63 else each for each in read]
     wrong = np.array([each is None and value is not None for each, value in zip(read, values, strict=True)], np.bool_)
     if wrong.any():
@@ -154,7 +157,7 @@ def _converted(column: Any, kind: Any, name: str, faults: Faults) -> Any:
 
 
 def _number(text: str, whole: bool) -> int | float | None:
-    """The number that a text is, or true or false stand for; None where it is none. whole: 42 and 42.0 are, 4.2 not."""
+    """The number in a text (true: 1, false: 0); None if it is no number. whole: 42 and 42.0 are numbers, 4.2 is not."""
     if not whole:
         return BOOLEANS[text.lower()] if text.lower() in BOOLEANS else _read(float, text)
     found = _read(int, text)

@@ -1,4 +1,4 @@
-"""Files of text as blocks of samples: a block is 8,192 lines, of which a split takes its share."""
+"""Reads CSV and JSON files in blocks of 8,192 lines; each split takes its share of every block."""
 
 import csv
 import hashlib
@@ -30,12 +30,12 @@ from recsmith.data.text.spec import SPLITS, TextSpec
 from recsmith.errors import CorruptFile
 from recsmith.files import AnyPath, did_you_mean, path_of
 
-LOOKED_AT = 2**23  # bytes of a file whose first rows are looked at
+LOOKED_AT = 2**23  # bytes read at the beginning of a file to show its first rows
 JSON = (".jsonl", ".json", ".ndjson")
 
 
 class TextFile:
-    """A file of rows: the names of its columns, and how many rows each block has."""
+    """A CSV or JSON-lines file: its column names, and the number of rows in each block."""
 
     def __init__(self, path: AnyPath, spec: TextSpec) -> None:
         self.path = path
@@ -70,14 +70,14 @@ class TextFile:
 
     @property
     def sizes(self) -> Ints:
-        """Rows of each block; the line that names the columns is in the first one."""
+        """Number of rows in each block; the header line in the first block does not count."""
         begins, lines = self._index
         made = np.diff(np.minimum(np.arange(len(begins)) * BLOCK_LINES, lines)).astype(np.int64)
         made[:1] -= self.has_header
         return made
 
     def text(self, block: int) -> bytes:
-        """The rows of a block."""
+        """The text of a block's rows, without the header line."""
         found = self.lines.text(block, self._index[0])
         if block or not self.has_header:
             return found
@@ -85,7 +85,7 @@ class TextFile:
 
 
 class TextSource:
-    """The rows of the files of a spec."""
+    """The samples in the CSV and JSON files of a spec."""
 
     settings = TextSpec
 
@@ -98,7 +98,7 @@ class TextSource:
 
     @staticmethod
     def tables(spec: TextSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
-        """(columns of a block as pyarrow's table, where it is from) of each block of a spec's files."""
+        """(pyarrow table of these columns, where it is from) for each block, without rows that cannot be parsed."""
         tables = _Tables(spec, columns)
         for block in range(len(tables.blocks)):
             table, faults, place = tables.read(block)
@@ -108,21 +108,21 @@ class TextSource:
 
     @property
     def num_samples(self) -> int:
-        """How many rows there are."""
+        """Number of rows in the split."""
         return int(self.sizes().sum())
 
     @property
     def files(self) -> tuple[tuple[int, int], ...]:
-        """Blocks of each .gz file."""
+        """The range of blocks of each .gz file, which can only be read in sequence."""
         return self._tables.packed
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the column map and the files."""
+        """Digest of the spec's settings, vocabularies, joined files and data files."""
         return self._digest_of(len(self._tables.files))
 
     def earlier(self) -> dict[str, int]:
-        """Digests of the first files alone, and their blocks."""
+        """The number of blocks by the digest of the first file alone, of the first two files, and so on."""
         edges = np.cumsum([len(file.sizes) for file in self._tables.files]).tolist()
         return {self._digest_of(count): edges[count - 1] for count in range(1, len(edges))}
 
@@ -133,12 +133,12 @@ class TextSource:
         return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
 
     def sizes(self) -> Ints:
-        """Rows of each block that the split takes."""
+        """Number of rows of each block that are in the split."""
         counts = [_share(self.spec, rows) for rows in self._tables.sizes.tolist()]
         return np.array([last - first for first, last in counts], np.int64)
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block."""
+        """The samples of a block that are in the split."""
         table, faults, place = self._tables.read(block)
         found = self._reader.samples(table, counted_numbers(self._tables.sizes, block), place, f"of {place}", faults)
         rows = _split_rows(self.spec, block, table.num_rows)
@@ -149,13 +149,13 @@ class TextSource:
 
 
 class _Tables:
-    """The blocks of the files of a spec, as pyarrow's tables of some columns."""
+    """The blocks of a spec's files as pyarrow tables of the given columns."""
 
     def __init__(self, spec: TextSpec, columns: list[str]) -> None:
         self.spec, self.columns = spec, columns
         self.files = [TextFile(path, spec) for path in files_of(spec.paths)]
         self.joins = [Joined(each, spec.nulls) for each in spec.joins]
-        self._lock = threading.Lock()  # a file has one place, and two iterators may read from it
+        self._lock = threading.Lock()  # a file has one read position, and two iterators may read from it
         joined = {name for each in self.joins for name in each.names}
         own = [name for name in columns if name not in joined]
         self._own = list(dict.fromkeys([*own, *(each.on for each in self.joins)]))
@@ -170,7 +170,7 @@ class _Tables:
 
     @cached_property
     def blocks(self) -> list[tuple[TextFile, int, int]]:
-        """(file, block of the file, rows of the file before it) of each block."""
+        """(file, block within the file, rows before it in the file) of each block."""
         made: list[tuple[TextFile, int, int]] = []
         for file in self.files:
             before = np.cumsum(file.sizes) - file.sizes
@@ -179,19 +179,19 @@ class _Tables:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Rows of each block, of all splits."""
+        """Number of rows in each block, of all splits together."""
         return np.concatenate([np.zeros(0, np.int64), *(file.sizes for file in self.files)])
 
     @property
     def packed(self) -> tuple[tuple[int, int], ...]:
-        """Blocks of each .gz file."""
+        """The range of blocks of each .gz file."""
         edges = np.cumsum([0, *(len(file.sizes) for file in self.files)]).tolist()
         return tuple(
             (edges[at], edges[at + 1]) for at, file in enumerate(self.files) if file.lines.is_gzip and len(file.sizes)
         )
 
     def read(self, block: int) -> tuple[Any, Faults, str]:
-        """(table, what is wrong with its rows, where it is from) of a block."""
+        """(pyarrow table with joined columns, faults of its rows, where it is from) of a block."""
         file, inside, before = self.blocks[block]
         rows, place = int(self.sizes[block]), f"'{file.path}'" + (f" behind row {before:,}" if before else "")
         with self._lock:
@@ -210,7 +210,7 @@ class _Tables:
         return with_threshold(table, self.spec), faults, place
 
     def _kind(self, column: str, is_json: bool) -> Any:
-        """Pyarrow's type of a column; None in JSON where values say it themselves."""
+        """The pyarrow type of a column; None if it is to be inferred from JSON values."""
         arrow = pyarrow()
         if column in (*self.spec.dense, *self.spec.labels, self.spec.weight):
             return arrow.float64()
@@ -222,13 +222,13 @@ class _Tables:
 
 
 def _share(spec: TextSpec, rows: int) -> tuple[int, int]:
-    """Which places of the drawn order of a block a split has: (first, last + 1)."""
+    """The range of a block's shuffled rows that belong to the split, as (first, last + 1)."""
     low, high = SPLITS[spec.split]
     return round(low * rows), round(high * rows)
 
 
 def _split_rows(spec: TextSpec, block: int, rows: int) -> Ints:
-    """The rows of a block that the split takes, in their order."""
+    """The rows of a block that are in the split, in stored order."""
     if spec.split == "all":
         return np.arange(rows)
     first, last = _share(spec, rows)
@@ -236,7 +236,7 @@ def _split_rows(spec: TextSpec, block: int, rows: int) -> Ints:
 
 
 def _first_line(text: bytes) -> int:
-    """Bytes of the first line; line ends within quotes are text."""
+    """Length of the first line in bytes; line ends within quotes are part of the text."""
     at = text.find(b"\n")
     while at >= 0 and text[:at].count(b'"') % 2:
         at = text.find(b"\n", at + 1)
@@ -244,7 +244,7 @@ def _first_line(text: bytes) -> int:
 
 
 def text_files(data: str) -> list[AnyPath]:
-    """The files of text at a path that names their columns in itself; none where it is of another format."""
+    """The CSV and JSON-lines files at a path, which name their columns; empty if the data is of another format."""
     path = path_of(data)
     if path.is_dir() and ((path / "ratings.csv").exists() or any(each.suffix in ENDINGS for each in path.rglob("*"))):
         return []
@@ -260,23 +260,23 @@ def _is_text(path: AnyPath) -> bool:
 
 
 def _skip(row: object) -> str:
-    """What becomes of a row with another number of columns, where rows are only looked at."""
+    """Skip rows with another number of columns, when first rows are shown."""
     del row
     return "skip"
 
 
 def _wide(table: Any) -> list[str]:
-    """Columns that were read as floats because whole numbers of 63 bits do not hold their values: ids, by all looks."""
+    """Columns read as floats because they hold whole numbers beyond 63 bits, which are probably ids."""
     arrow = pyarrow()
     floats = [name for name in table.column_names if arrow.types.is_float64(table[name].type)]
     return [name for name in floats if (arrow.compute.max(arrow.compute.abs(table[name])).as_py() or 0) >= 2**63]
 
 
 def first_rows(path: AnyPath, rows: int) -> Any:
-    """The first rows of a file of text as pyarrow's table, whose columns have the types that their values say.
+    """The first rows of a CSV or JSON-lines file as a pyarrow table, with types inferred from the values.
 
     Raises:
-        CorruptFile: they cannot be read.
+        CorruptFile: the rows cannot be read.
     """
     arrow, spec = pyarrow(), TextSpec(paths=("",), features=(ColumnFeature(name="any"),), labels=("any",))
     file = TextFile(path, spec)

@@ -1,4 +1,4 @@
-"""What a spec says of files of text."""
+"""The spec of CSV and JSON-lines files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,9 @@ SPLITS = {"train": (0.0, 0.8), "valid": (0.8, 0.9), "test": (0.9, 1.0), "all": (
 
 @noun
 class JoinedFile:
-    """A CSV or Parquet file whose columns each row gets: those of the row there that has the same value in `on`.
+    """A CSV or Parquet file whose columns are joined to each row of the data by the value of a common column.
 
-    on: a column of both. A row without one there gets none of them. The file is read as a whole.
+    on: the column that both have. A row whose value is not in the file gets nulls. The file is read into memory.
     """
 
     path: str
@@ -26,19 +26,19 @@ class JoinedFile:
 
 @noun
 class TextSpec:
-    """CSV (.csv, .tsv, .txt) and JSON lines (.jsonl, .json), also .gz, or folders of them by names and numbers.
+    """CSV (.csv, .tsv, .txt) or JSON lines (.jsonl, .json), also .gz, or folders of them, by names and numbers.
 
     features, dense, labels: columns to read. missing_labels: labels that a row may lack, by a text of `nulls`, null,
-    NaN or no key; it has no loss for them (docs/models.md). missing_columns: columns that files may lack,
-    whose rows then have none: an empty bag, 0 or no such label; lines of JSON may lack any. number_labels: labels of
-    any finite number, which a squared error fits. weight: a column with the weights of samples, by which losses and
-    scores count them. positive: a label is 1 where its column is at least this, and 0 below, but for number_labels;
-    none: columns hold labels, 0 to 1.
-    joins: files with more columns, such as what each item is. names: of the columns of CSV files without a line that
-    names them. delimiter: between the columns of CSV; none: a tab in .tsv files and a comma in others. nulls: texts of
-    CSV that stand for nothing. split: train is 80 % of the rows, valid and test 10 % each, drawn from split_seed; all:
-    every row. max_corrupt: rows that a rank passes over in an epoch: those with other numbers of columns, without a
-    label, or with something else than a number where one belongs.
+    NaN or a missing key; the row then has no loss for them (docs/models.md). missing_columns: columns that files may
+    lack; their rows then have an empty bag, the dense value 0 or a missing label. JSON lines may lack any key.
+    number_labels: labels that are any finite number, fitted by squared error. weight: the column of sample weights,
+    used in losses and scores. positive: a label is 1 if its column is at least this value, else 0, except for
+    number_labels; none: columns hold labels, 0 to 1.
+    joins: files with further columns, such as attributes of items. names: column names of CSV files without a header
+    line. delimiter: separator of CSV columns; none: a tab in .tsv files and a comma in others. nulls: texts in CSV that
+    stand for a missing value. split: train is 80 % of the rows, valid and test 10 % each, drawn from split_seed; all:
+    every row. max_corrupt: how many corrupt rows a rank skips in an epoch: rows with a wrong number of columns, without
+    a label, or with another value where a number belongs.
     """
 
     paths: tuple[str, ...]
@@ -75,7 +75,7 @@ class TextSpec:
         )
 
     def beside(self, folder: Path) -> "TextSpec":
-        """With paths that are meant from a folder."""
+        """The spec with its paths resolved in this folder, if they do not exist in the working directory."""
         return replace(
             self,
             paths=tuple(found_beside(path, folder) for path in self.paths),

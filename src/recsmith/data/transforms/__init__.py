@@ -1,1 +1,1 @@
-"""Transforms of samples, declared in the spec of a dataset: what becomes of ids and dense values before training."""
+"""Transforms of ids and dense values before training, declared in the spec of a dataset."""

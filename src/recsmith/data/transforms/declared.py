@@ -1,6 +1,7 @@
-"""What a spec says of transforms: each reads a feature or a dense column and writes one, under its own name or another.
+"""The transforms that a data spec can declare.
 
-The operations are those that DSI names (Zhao et al., ISCA 2022, arXiv 2108.09373, table 11).
+Each reads a feature or a dense column and writes a feature or dense columns, under the same name or another (`into`).
+The operations are those of DSI (Zhao et al., ISCA 2022, arXiv 2108.09373, table 11).
 """
 
 import math
@@ -10,13 +11,13 @@ from recsmith._types import noun
 from recsmith.errors import CorruptFile, check_rules
 from recsmith.files import Raw, decode, did_you_mean, encode
 
-LARGEST_ROWS = 2**40
+LARGEST_ROWS = 2**40  # largest allowed num_embeddings
 CALENDAR = {"hour": 24, "weekday": 7, "day": 31, "month": 12}  # rows of each part of a time
 
 
 @noun
 class HashIds:
-    """Ids of any size to rows of a table, the same ones always to the same row. salt: another one, other rows."""
+    """Hash ids of any size to rows of a table; equal ids get equal rows. salt: selects the hash function."""
 
     feature: str
     num_embeddings: int
@@ -29,9 +30,9 @@ class HashIds:
 
 @noun
 class ScatterIds:
-    """Each row to a row of its own, so that rows that lie side by side, hot ones first of all, lie far apart.
+    """Permute a table's rows so that neighbouring rows, hot ones above all, are far apart.
 
-    A table that is split by rows then has about equally busy blocks. Ids beyond the rows are wrong.
+    The blocks of a row-wise sharded table are then about equally busy. A sample with an id that is no row is wrong.
     """
 
     feature: str
@@ -47,7 +48,7 @@ class ScatterIds:
 
 @noun
 class First:
-    """The first ids of each bag, `count` at most."""
+    """Keep the first `count` ids of each bag."""
 
     feature: str
     count: int
@@ -59,7 +60,7 @@ class First:
 
 @noun
 class NGram:
-    """A row for each `length` ids that follow each other in a bag; shorter bags get none."""
+    """Hash each run of `length` consecutive ids of a bag to a row; shorter bags become empty."""
 
     feature: str
     length: int
@@ -77,7 +78,7 @@ class NGram:
 
 @noun
 class MapIds:
-    """Known ids to 1, 2, ... in the order of `ids`, and others to 0. unknown: `zero`, or `wrong`: the sample is."""
+    """Map ids to 1, 2, ... in the order of `ids`. unknown: `zero` maps other ids to 0, `wrong` makes samples wrong."""
 
     feature: str
     ids: tuple[int, ...]
@@ -85,7 +86,7 @@ class MapIds:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that ids are different and there is something to do with others."""
+        """Check that `ids` is not empty and has no duplicates, and that `unknown` is zero or wrong."""
         check_rules(
             None if self.ids else "ids of map_ids is empty; list those that are known",
             None if len(set(self.ids)) == len(self.ids) else "ids of map_ids lists an id twice; list each once",
@@ -95,9 +96,9 @@ class MapIds:
 
 @noun
 class Calendar:
-    """A time (`ids: seconds` or `milliseconds`) to its hour, weekday (0 is Monday), day or month of UTC.
+    """Map a time (`ids: seconds` or `milliseconds`) to its hour, weekday (0 is Monday), day or month in UTC.
 
-    Each is a row: 24 hours, 7 weekdays, 31 days of a month, 12 months.
+    The result is a row number: one of 24 hours, 7 weekdays, 31 days of a month or 12 months, counted from 0.
     """
 
     feature: str
@@ -107,7 +108,7 @@ class Calendar:
 
 @noun
 class Bucketize:
-    """A dense column to a feature of one id: how many borders are at or below the value."""
+    """Turn a dense column into a feature of one id: the number of borders at or below the value."""
 
     dense: str
     borders: tuple[float, ...]
@@ -120,7 +121,7 @@ class Bucketize:
 
 @noun
 class Clip:
-    """A dense value no less than `least` and no more than `most`."""
+    """Clip dense values to the range from `least` to `most`."""
 
     dense: str
     least: float
@@ -134,7 +135,7 @@ class Clip:
 
 @noun
 class Log:
-    """log(1 + value); values of -1 and below are wrong."""
+    """Replace dense values by log(1 + value); samples with values of -1 and below are wrong."""
 
     dense: str
     into: str | None = None
@@ -142,7 +143,7 @@ class Log:
 
 @noun
 class BoxCox:
-    """(value^power - 1) / power, and log(value) where the power is 0; values of 0 and below are wrong.
+    """Replace dense values by (value^power - 1) / power, or log(value) if power is 0; values <= 0 make a sample wrong.
 
     Source: Box and Cox, "An analysis of transformations", JRSS B 26 (1964).
     """
@@ -157,14 +158,14 @@ class BoxCox:
 
 @noun
 class OneHot:
-    """A dense column to one of 0 and 1 for each value listed, called `<into>_<number of the value>`."""
+    """Turn a dense column into one column of 0 and 1 per listed value, named `<into>_<number of the value>`."""
 
     dense: str
     values: tuple[float, ...]
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check that there are some."""
+        """Check that `values` is not empty."""
         check_rules(None if self.values else "values of one_hot is empty; list some")
 
 
@@ -176,7 +177,7 @@ OPERATIONS: dict[str, Any] = {
 
 
 def transform_from_raw(raw: object, source: str) -> Transform:
-    """A transform from plain data, whose `op` says which; CorruptFile where it is none."""
+    """A transform from plain data, whose `op` names the operation; CorruptFile if it is invalid."""
     if not isinstance(raw, dict):
         shown = f"{raw!r:.60}"
         raise CorruptFile(f"'{source}': a transform is an object such as {{op: hash, feature: user}}, not {shown}")
@@ -189,12 +190,12 @@ def transform_from_raw(raw: object, source: str) -> Transform:
 
 
 def transform_to_raw(transform: Transform) -> Raw:
-    """Plain data of a transform, as a spec's file holds it."""
+    """The transform as plain data, in the form of a spec's file."""
     return {"op": operation(transform), **encode(transform)}
 
 
 def operation(transform: Transform) -> str:
-    """The name of a transform in files."""
+    """The name of a transform's operation in spec files."""
     return next(name for name, made in OPERATIONS.items() if type(transform) is made)
 
 

@@ -1,4 +1,4 @@
-"""Transforms one after the other: the schema that comes out, and what becomes of the blocks of a source."""
+"""Applies a sequence of transforms: to a schema, to batches, and to the blocks of a source."""
 
 import hashlib
 import json
@@ -35,19 +35,19 @@ Sparse = HashIds | ScatterIds | First | NGram | MapIds | Calendar
 
 @record
 class Wrong:
-    """A sample that a transform has no outcome for: its row in the block, and what is wrong."""
+    """A sample for which a transform has no result: its row in the block, and what is wrong."""
 
     row: int
     problem: str
 
 
 class TransformGraph:
-    """Transforms of samples of a schema, in their order: each may read what those before it wrote.
+    """Transforms of a schema's samples, applied in order: each may read what earlier ones wrote.
 
-    schema: of what comes out.
+    The attribute `schema` is the schema of the transformed samples.
 
     Raises:
-        UsageError: a transform reads a feature or a column that is not there, or writes over one of another kind.
+        UsageError: a transform reads a feature or a column that does not exist, or overwrites one of another kind.
     """
 
     def __init__(self, schema: DataSchema, transforms: Sequence[Transform]) -> None:
@@ -60,14 +60,14 @@ class TransformGraph:
 
     @property
     def read_features(self) -> tuple[str, ...]:
-        """Features of the schema before that a transform reads."""
+        """Features of the input schema that at least one transform reads."""
         read = {each.feature for each in self.transforms if isinstance(each, Sparse)}
         return tuple(name for name in self.before.feature_names if name in read)
 
     def apply(self, samples: Batch) -> tuple[Batch, Bools | None, Wrong | None]:
-        """(samples, wrong, first): what becomes of samples, which of them have no outcome (B,), and the first of those.
+        """(transformed samples, which of them have no result (B,) or None, the first of those or None).
 
-        Of deduplicated features only distinct bags are worked on. Cost: a few passes over ids and values.
+        Of deduplicated features only the distinct bags are transformed. Cost: a few passes over ids and values.
         """
         state = _State(samples, self.before.dense)
         for transform in self.transforms:
@@ -76,7 +76,7 @@ class TransformGraph:
 
 
 class _State:
-    """What a block is after some of its transforms."""
+    """The ids, dense columns and wrong samples of a block after the transforms applied so far."""
 
     def __init__(self, samples: Batch, dense: tuple[str, ...]) -> None:
         self.samples, self.ids, self.inverse = samples, dict(samples.ids), dict(samples.inverse)
@@ -177,8 +177,8 @@ def _columns(transform: Transform) -> list[str]:
 class TransformedSource:
     """The blocks of another source, transformed.
 
-    wrong: `skip` counts samples without an outcome as corrupt ones, and lets a rank pass over max_wrong more of them an
-    epoch; `stop` raises CorruptFile, which names transform and sample.
+    wrong: `skip` counts samples without a result as corrupt, and allows a rank to skip max_wrong further samples in an
+    epoch; `stop` raises CorruptFile, which names the transform and the sample.
     """
 
     def __init__(
@@ -190,17 +190,17 @@ class TransformedSource:
 
     @property
     def num_samples(self) -> int | None:
-        """How many samples there are; None where nobody has counted them yet."""
+        """Number of samples; None if they have not been counted yet."""
         return self.source.num_samples
 
     @property
     def files(self) -> tuple[tuple[int, int], ...]:
-        """Blocks that can only be read one after the other."""
+        """Ranges of blocks that can only be read one after the other, each as (first, last + 1)."""
         return self.source.files
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with data and transforms."""
+        """Digest of the data, the transforms and `wrong`."""
         return self._digest_of(self.source.digest)
 
     def _digest_of(self, source: str) -> str:
@@ -208,16 +208,16 @@ class TransformedSource:
         return hashlib.sha256(f"{source} {self.wrong} {transforms}".encode()).hexdigest()[:16]
 
     def earlier(self) -> dict[str, int]:
-        """Digests that the data had with fewer files, and its blocks then."""
+        """By the digest that the data had with fewer files, the number of blocks that it had then."""
         earlier = self.source.earlier() if isinstance(self.source, GrowingSource) else {}
         return {self._digest_of(digest): blocks for digest, blocks in earlier.items()}
 
     def sizes(self) -> Ints:
-        """Samples of each block."""
+        """Number of samples in each block."""
         return self.source.sizes()
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block, transformed; of bags that are those of the sample before, only the first is."""
+        """The transformed samples of a block; runs of equal bags are transformed once, if a feature has many."""
         found = self.source.read(block)
         samples, wrong, first = self.graph.apply(with_runs_once(found.samples, self.graph.read_features))
         if wrong is None or first is None:

@@ -1,4 +1,4 @@
-"""What each transform does to a whole block at once; a plain version of each, sample by sample, is in the tests.
+"""Vectorized transforms of whole blocks; the tests hold a plain version of each, which works sample by sample.
 
 B samples, n ids, m ids that come out
 """
@@ -29,7 +29,7 @@ Column = Singles
 def ids_of(
     transform: HashIds | ScatterIds | First | NGram | MapIds | Calendar, bags: JaggedIds
 ) -> tuple[JaggedIds, Bools | None]:
-    """(bags, wrong): what comes of a feature's bags, and which of them have no outcome (B,), None for none."""
+    """(transformed bags of a feature, which of them have no result (B,) or None)."""
     if isinstance(transform, HashIds):
         return _with_values(bags, hashed(bags.values, transform.salt, transform.num_embeddings)), None
     if isinstance(transform, ScatterIds):
@@ -44,13 +44,13 @@ def ids_of(
 
 
 def hashed(values: Ints, salt: int, rows: int) -> Ints:
-    """A row for each id (n,): two rounds of SplitMix64's finalizer, modulo the rows."""
+    """The row of each id (n,): two rounds of SplitMix64's finalizer, modulo `rows`."""
     words = mixed(mixed(values.astype(np.uint64) + np.uint64(salt)) + np.uint64(salt))
     return (words % np.uint64(rows)).astype(np.int64)
 
 
 def part_of_time(seconds: Ints, part: str) -> Ints:
-    """The hour, weekday, day of the month less 1, or month less 1 of times in UTC (n,)."""
+    """The hour, weekday, day of the month - 1, or month - 1 of times in UTC (n,)."""
     days = seconds // 86_400
     if part == "hour":
         return seconds // 3_600 % 24
@@ -64,7 +64,7 @@ def part_of_time(seconds: Ints, part: str) -> Ints:
 
 
 def _scatter(bags: JaggedIds, rows: int) -> tuple[JaggedIds, Bools | None]:
-    """Rows at their scattered places; bags with an id that is no row are wrong."""
+    """(bags with permuted rows, which bags hold an id that is no row (B,) or None)."""
     known = (bags.values >= 0) & (bags.values < rows)
     made = _with_values(bags, scatter(np.where(known, bags.values, 0), rows))
     if known.all():
@@ -88,13 +88,13 @@ def _first(bags: JaggedIds, count: int) -> JaggedIds:
 
 
 def positions(lengths: "np.ndarray[tuple[int], np.dtype[np.int32]]") -> Ints:
-    """The place of each id in its bag (n,)."""
+    """The position of each id in its bag, counted from 0 (n,)."""
     ends = np.cumsum(lengths, dtype=np.int64)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
 def _n_grams(bags: JaggedIds, transform: NGram) -> JaggedIds:
-    """One word of n ids: each is added to the mixed word of those before it, and mixed again."""
+    """Hash each run of `length` ids: starting from the salt, each id is added to the word, which is then mixed."""
     lengths = np.maximum(bags.lengths - (transform.length - 1), 0).astype(np.int32)
     begins = np.repeat(np.cumsum(bags.lengths, dtype=np.int64) - bags.lengths, lengths) + positions(lengths)
     words = np.full(len(begins), transform.salt, np.uint64)
@@ -118,14 +118,14 @@ def _mapped(bags: JaggedIds, transform: MapIds) -> tuple[JaggedIds, Bools | None
 
 
 def bucket(transform: Bucketize, column: Column) -> tuple[JaggedIds, Bools | None]:
-    """(bags of one id, wrong) of a dense column (B,)."""
+    """(bags of one id, which samples have no result (B,) or None) of a dense column (B,)."""
     borders = np.array(transform.borders, np.float64)
     values = np.searchsorted(borders, column.astype(np.float64), side="right").astype(np.int64)
     return JaggedIds(values=values, lengths=np.ones(len(column), np.int32)), _wrong(np.isnan(column))
 
 
 def dense_of(transform: Clip | Log | BoxCox | OneHot, column: Column) -> tuple[list[Column], Bools | None]:
-    """(columns, wrong): what comes of a dense column (B,), and which samples have no outcome (B,), None for none."""
+    """(columns made of a dense column (B,), which samples have no result (B,) or None)."""
     values = column.astype(np.float64)
     if isinstance(transform, Clip):
         return [_single(np.clip(values, transform.least, transform.most))], _wrong(np.isnan(values))

@@ -1,1 +1,1 @@
-"""Vocabularies: which row of a table each text or raw id has, counted in files of any size and looked up as read."""
+"""Vocabularies: the table row of each text or raw id, made by counting files of any size, looked up while reading."""

@@ -1,7 +1,7 @@
-"""Counts distinct values of any number in bounded memory: sorted runs on disk, which are merged by ranges of keys.
+"""Counts any number of distinct values in bounded memory: sorted runs on disk are merged range by range of keys.
 
-Values are told apart by their keys of 64 bits. Of two texts that share a key, one is counted for both; among 100
-million there is such a pair in one vocabulary of 3,700. n values, P ranges of keys
+Values are distinguished by 64-bit keys. Two texts with equal keys are counted as one of them; of vocabularies with 100
+million values, one in 3,700 has such a pair. n values, P ranges of keys
 """
 
 import hashlib
@@ -17,15 +17,15 @@ from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.vocabularies.keys import keys_of
 
-RANGES = 256  # of keys: parts of a run, one of which is in memory of every run when they are merged
-RANGE_SHIFT = np.uint64(56)  # a key's first bits say its range
-COPIES = 6  # of the values that are held, when they are sorted, joined and written
-CHUNK = 2**18  # distinct values that are looked at together
+RANGES = 256  # ranges of keys; a merge holds one range of each run in memory
+RANGE_SHIFT = np.uint64(56)  # bits; a key's leading 8 bits are the number of its range
+COPIES = 6  # memory for sorting, joining and writing, as a multiple of the size of the held values
+CHUNK = 2**18  # distinct values that are processed together
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Distinct values in order of their keys, and how often each was met (n,). values: pyarrow's array."""
+    """Distinct values in order of their keys, and how often each occurred (n,). values: a pyarrow array."""
 
     keys: Words
     values: Any
@@ -40,17 +40,17 @@ class Counted:
         return self.keys.nbytes + self.counts.nbytes + self.values.nbytes
 
     def part(self, first: int, last: int) -> Self:
-        """Some of them."""
+        """The values with indices first to last - 1."""
         return type(self)(self.keys[first:last], self.values.slice(first, last - first), self.counts[first:last])
 
 
 def counted(values: Any) -> Counted:
-    """The distinct ones of some values. values: of large_string or int64, without nulls."""
+    """The distinct values and their counts. values: a pyarrow array of large_string or int64, without nulls."""
     return distinct(keys_of(values), values, np.ones(len(values), np.int64))
 
 
 def distinct(keys: Words, values: Any, counts: Ints) -> Counted:
-    """Values in order of their keys, those with the same key once, with the sum of their counts."""
+    """Values in order of their keys; counts of values with equal keys are added up."""
     order = np.argsort(keys)
     keys = keys[order]
     first = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), np.bool_), keys[1:] != keys[:-1]]))
@@ -61,7 +61,7 @@ def distinct(keys: Words, values: Any, counts: Ints) -> Counted:
 
 
 def joined(parts: Sequence[Counted]) -> Counted:
-    """What several have counted, in one."""
+    """The sum of several counts."""
     if len(parts) == 1:
         return parts[0]
     keys, counts = (np.concatenate([getattr(each, name) for each in parts]) for name in ("keys", "counts"))
@@ -69,9 +69,9 @@ def joined(parts: Sequence[Counted]) -> Counted:
 
 
 class ValueCounter:
-    """Counts the values of one vocabulary; what does not fit into memory lies in a folder as runs.
+    """Counts the values of one vocabulary; what does not fit into memory is written to a folder as sorted runs.
 
-    memory: bytes that it may take. kind: of the values, large_string or int64.
+    memory: bytes of memory to use. kind: pyarrow type of the values, large_string or int64.
     """
 
     def __init__(self, folder: Path, memory: int, kind: Any) -> None:
@@ -81,11 +81,11 @@ class ValueCounter:
         self._bytes, self._runs = 0, list[Any]()
 
     def add(self, values: Any) -> None:
-        """Count more values. values: of the counter's kind, without nulls."""
+        """Count values, which are of the counter's kind and without nulls."""
         self.add_counted(counted(values))
 
     def add_counted(self, found: Counted) -> None:
-        """Count what was counted before."""
+        """Add values that are already counted."""
         if not len(found):
             return
         self._held.append(found)
@@ -94,7 +94,7 @@ class ValueCounter:
             self._make_room()
 
     def merged(self) -> Iterator[Counted]:
-        """All distinct values in order of their keys, range by range; those in no run are one run more."""
+        """All distinct values in order of their keys, range by range; values still in memory are merged as one run."""
         held = joined(self._held) if self._held else None
         edges = None if held is None else _edges(held.keys)
         for at in range(RANGES):
@@ -105,7 +105,7 @@ class ValueCounter:
                 yield joined(parts)
 
     def _make_room(self) -> None:
-        """Join what is held; write it as a run where it still takes more than half of the room."""
+        """Join the values in memory; write them as a run if they still take more than half of the room."""
         held = joined(self._held)
         self._held, self._bytes = [held], held.nbytes
         if self._bytes <= self._room // 2:
@@ -120,20 +120,20 @@ class ValueCounter:
 
 
 def run_schema(kind: Any) -> Any:
-    """Columns of a run: keys, values, counts."""
+    """The pyarrow schema of a run: keys, values, counts."""
     arrow = pyarrow()
     return arrow.schema([("key", arrow.uint64()), ("value", kind), ("count", arrow.int64())])
 
 
 def batch_of(found: Counted) -> Any:
-    """What was counted, as a batch of a run."""
+    """The counted values as a record batch of a run."""
     arrow = pyarrow()
     columns = [arrow.array(found.keys), found.values, arrow.array(found.counts)]
     return arrow.RecordBatch.from_arrays(columns, schema=run_schema(found.values.type))
 
 
 def counted_of(batch: Any) -> Counted:
-    """What a batch of a run, or of a vocabulary, holds."""
+    """The counted values in a record batch of a run or of a vocabulary."""
     keys, counts = (batch.column(name).to_numpy(zero_copy_only=True) for name in ("key", "count"))
     return Counted(keys, batch.column("value"), counts)
 
@@ -145,16 +145,16 @@ def _edges(keys: Words) -> Ints:
 
 
 class Digest:
-    """A digest of what was counted, range by range in order of keys, whoever counted it in what order."""
+    """A digest of counted values, taken range by range of keys, so that the order of counting does not matter."""
 
     def __init__(self) -> None:
         self._held = hashlib.sha256()
 
     def add(self, found: Counted) -> None:
-        """Take in a range."""
+        """Add the next range of keys to the digest."""
         self._held.update(found.keys.tobytes() + found.counts.tobytes())
 
     def text(self, *more: object) -> str:
-        """The digest, with what else tells two vocabularies apart."""
+        """The digest as text. more: further values that distinguish vocabularies."""
         self._held.update(repr(more).encode())
         return self._held.hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""The key of a value: 64 bits of a text or a whole number, by which values are counted, found and shared out.
+"""64-bit keys of texts and whole numbers, by which values are counted, looked up and partitioned.
 
-A key follows from the value alone, on every machine. n values
+A key depends on the value alone and is the same on every machine. n values
 """
 
 import hashlib
@@ -13,8 +13,8 @@ from recsmith._random import Words, mixed
 from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 
-LONG = 256  # bytes of a text, above which it is hashed on its own: few are, and each word of a text costs a pass
-WORD = 8  # bytes of a word
+LONG = 256  # bytes; longer texts are hashed one by one: they are few, and each word of a text costs a pass over all
+WORD = 8  # bytes in a word
 MASKS = np.array([2 ** (8 * count) - 1 for count in range(WORD)] + [2**64 - 1], np.uint64)  # the first bytes of a word
 
 
@@ -32,11 +32,12 @@ def keys_of(values: Any) -> Words:
 
 
 def text_keys(text: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> Words:
-    """The key of each text (n,): its words of 8 bytes are added one by one to what was mixed before.
+    """The key of each text (n,): word by word of 8 bytes, the word is added to the key and the sum is mixed.
 
-    text: all texts, and 8 bytes more. Two texts of 8 bytes at most and of one length never have the same key.
+    text: the bytes of all texts, and 8 further bytes. starts, lengths: of each text in bytes (n,). Two different texts
+    of equal length, of 8 bytes at most, never have the same key.
     """
-    words = np.ndarray((len(text) - WORD + 1,), "<u8", text, strides=(1,))  # a word at every byte
+    words = np.ndarray((len(text) - WORD + 1,), "<u8", text, strides=(1,))  # the 8-byte word that begins at each byte
     keys = mixed(lengths.astype(np.uint64) + np.uint64(1))
     short = lengths <= LONG
     left = np.flatnonzero(short & (lengths > 0))

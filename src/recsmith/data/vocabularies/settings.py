@@ -1,4 +1,4 @@
-"""What a spec says of the vocabulary of a feature: its file, and how much of that is used."""
+"""Settings of a feature's vocabulary: its file, and how many of its values are used."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,18 +7,19 @@ from recsmith._types import noun
 from recsmith.data.source import found_beside
 from recsmith.errors import check_rules, too_small
 
-MOST_ROWS = 2**40
+MOST_ROWS = 2**40  # largest allowed `unknown`
 
 
 @noun
 class VocabularySpec:
-    """A file of values that `recsmith data vocabulary` wrote, and how much of it a feature uses.
+    """A file of values that `recsmith data vocabulary` wrote, and how many of its values a feature uses.
 
-    The table of the feature has `unknown` rows for all values that are not in the vocabulary, which share them by their
-    hash, and behind them a row for each value, the most frequent one first.
+    The first `unknown` rows of the feature's table are shared, by hash, by all values without a row of their own. They
+    are followed by one row per value, the most frequent value first.
 
-    path: of the file. rows: most values that get a row of their own; none: all. least: how often a value must have
-    been counted for that. unknown: rows that all others share; a value without a row of its own has always the same.
+    path: the file. rows: largest number of values that get a row of their own; none: all. least: how often a value must
+    have been counted to get one. unknown: number of rows that all other values share; each of these values always
+    has the same row.
     """
 
     path: str
@@ -37,10 +38,10 @@ class VocabularySpec:
         )
 
     def beside(self, folder: Path) -> "VocabularySpec":
-        """With a path that is meant from a folder."""
+        """The settings with the path resolved in this folder, if it does not exist in the working directory."""
         return replace(self, path=found_beside(self.path, folder))
 
 
 def vocabulary_spec(said: str | VocabularySpec) -> VocabularySpec:
-    """What a spec says of a vocabulary; a text is the path of its file, all of which is used."""
+    """The settings of a vocabulary; a text is the path of a file of which all values are used."""
     return VocabularySpec(path=said) if isinstance(said, str) else said

@@ -1,7 +1,8 @@
-"""A vocabulary that is read: the row of each value, looked up in a file that stays where it is.
+"""Looks up the table row of each value in a vocabulary's file, which is mapped into memory and not loaded.
 
-An Arrow file of `key`, `value`, `count` and `row`, in order of keys, in parts. Values are found by their keys and then
-compared, so that one that shares a key with another has no row of its own. n values, K values of the file
+The file is an Arrow file of columns `key`, `value`, `count` and `row`, in parts, sorted by key. Values are found by key
+and then compared, so that an unknown value that shares a known value's key gets no row of its own. n values, K values
+of the file
 """
 
 import json
@@ -20,16 +21,16 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import check_is_file
 
 COLUMNS = ("key", "value", "count", "row")
-ABOUT = b"recsmith.vocabulary"  # of a file's metadata: what it says of itself, as JSON
+ABOUT = b"recsmith.vocabulary"  # metadata key of the file's description, which is JSON
 MAKE = "`recsmith data vocabulary` makes it"
 
 
 class Vocabulary:
-    """The rows of a file's values.
+    """A vocabulary's file, opened to look up the rows of values.
 
     Raises:
-        UsageError: there is no such file, or nothing in it is used.
-        CorruptFile: it is no vocabulary, or damaged.
+        UsageError: there is no such file, or no value in it is counted as often as `least` asks.
+        CorruptFile: the file is no vocabulary, or damaged.
     """
 
     def __init__(self, spec: VocabularySpec) -> None:
@@ -49,16 +50,16 @@ class Vocabulary:
 
     @property
     def num_embeddings(self) -> int:
-        """Rows of a table for all of its values."""
+        """Rows of a table for all used values and for unknown values."""
         return self.meaning.num_embeddings
 
     def rows(self, values: Any) -> Ints:
-        """The row of each value (n,). values: pyarrow's array of text or whole numbers, without nulls."""
+        """The row of each value (n,). values: a pyarrow array of text or whole numbers, without nulls."""
         distinct = as_values(values, self.is_text).dictionary_encode()
         return self.rows_of(distinct.dictionary)[distinct.indices.to_numpy(zero_copy_only=False)]
 
     def rows_of(self, values: Any) -> Ints:
-        """The same of distinct values, as `as_values` makes them."""
+        """The row of each distinct value (n,). values: a pyarrow array as `as_values` returns it."""
         keys = keys_of(values)
         made = (keys % np.uint64(self.spec.unknown)).astype(np.int64)
         order = np.argsort(keys)
@@ -69,7 +70,7 @@ class Vocabulary:
         return made
 
     def _fill(self, made: Ints, these: Ints, keys: Words, values: Any, at: int) -> None:
-        """Put the rows of those values that a part holds in their places."""
+        """Write the rows of the values that part `at` holds into `made`. these: indices of values to look up."""
         place = np.searchsorted(self._keys[at], keys)
         found = self._keys[at][np.minimum(place, len(self._keys[at]) - 1)] == keys
         these, place = these[found], place[found]
@@ -80,7 +81,7 @@ class Vocabulary:
         made[these[known]] = self.spec.unknown + rows[known]
 
     def _kept(self, counts: "list[Ints]") -> int:
-        """How many of the values are used: those counted often enough are the first ones."""
+        """Number of used values: rows are in order of falling counts, so those counted often enough come first."""
         values = self.about["values"]
         if self.spec.least > 1:
             often = (rows[each >= self.spec.least] for each, rows in zip(counts, self._rows, strict=True))
@@ -94,9 +95,9 @@ class Vocabulary:
 
 
 def as_values(values: Any, is_text: bool) -> Any:
-    """Values as a vocabulary holds them: large_string, whole numbers by their digits, or int64; else CorruptFile."""
+    """Values cast to the vocabulary's type, large_string (whole numbers as digits) or int64; CorruptFile for others."""
     arrow, kind = pyarrow(), values.type
-    if arrow.types.is_null(kind):  # a part of nulls alone, whose writer did not know the type
+    if arrow.types.is_null(kind):  # a column of nulls alone, whose writer did not know the type
         return arrow.array([""] * len(values), arrow.large_string()) if is_text else arrow.array([0] * len(values))
     if is_text and (arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_integer(kind)):
         return values.cast(arrow.large_string())
@@ -130,7 +131,7 @@ def _parts(path: Path) -> Any:
 
 
 def _about(path: Path, schema: Any) -> dict[str, Any]:
-    """What a file says of itself."""
+    """The description in a vocabulary file's metadata."""
     metadata: dict[bytes, bytes] = schema.metadata or {}
     said = metadata.get(ABOUT)
     if said is None or tuple(schema.names) != COLUMNS:
@@ -139,5 +140,5 @@ def _about(path: Path, schema: Any) -> dict[str, Any]:
 
 
 def _numbers(batch: Any, name: str) -> Any:
-    """A column of a part, where the file lies."""
+    """A column of a part as a NumPy array, without a copy of the mapped file."""
     return batch.column(name).to_numpy(zero_copy_only=True)

@@ -1,4 +1,4 @@
-"""Writes what was counted as the file of a vocabulary: which values get a row, and which, in two passes over them."""
+"""Writes counted values as a vocabulary's file, in two passes: count frequencies, then give each value its row."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ from recsmith.data.arrow import pyarrow
 from recsmith.data.vocabularies.counting import Counted, Digest, batch_of, counted_of, run_schema
 from recsmith.data.vocabularies.vocabulary import ABOUT, Vocabulary
 
-PART = 2**18  # values of a part of the file, about
+PART = 2**18  # values in a part of the file, about
 
 
 @noun
 class VocabularyFigures:
-    """A vocabulary that was written: file, values with a row, distinct values that were counted, and how many in all.
+    """A vocabulary that was written: file, values with a row, number of distinct values, and number of all occurrences.
 
-    share: of all values that were counted, how many are of values with a row.
+    share: share of all counted occurrences that belong to values with a row.
     """
 
     file: str
@@ -31,9 +31,9 @@ class VocabularyFigures:
 
 
 class _Rows:
-    """Which row each value has: the most frequent first, equally frequent ones in order of their keys.
+    """Assigns rows to values: the most frequent first, equally frequent values in order of their keys.
 
-    base: a vocabulary whose rows stay, before those of other values.
+    base: a vocabulary whose values keep their rows; new values get the rows after them.
     """
 
     def __init__(self, frequencies: dict[int, int], least: int, most: int | None, base: Vocabulary | None) -> None:
@@ -49,7 +49,7 @@ class _Rows:
         self.count = row
 
     def of(self, found: Counted) -> Ints:
-        """The row of each value (n,), -1 for none; give values in order of their keys, each once."""
+        """The row of each value (n,), -1 if it gets none; values must be passed in order of keys, each value once."""
         rows, known = np.full(len(found), -1, np.int64), _known_rows(self.base, found)
         if known is not None:
             rows = known
@@ -66,10 +66,16 @@ def write_vocabulary(
     ranges: Iterable[Counted], target: Path, kind: Any, *, least: int = 1, rows: int | None = None,
     base: Vocabulary | None = None, about: dict[str, Any],
 ) -> VocabularyFigures:  # fmt: skip
-    """Write a vocabulary of counted values in order of their keys. about: what else the file says of itself.
+    """Write a vocabulary of counted values, which come in order of their keys.
 
-    least: how often a value must have been counted to get a row. rows: most values with one. base: a vocabulary whose
-    values keep their rows.
+    Args:
+        ranges: the counted values, range by range of keys.
+        target: the file to write.
+        kind: pyarrow type of the values, large_string or int64.
+        least: how often a value must have been counted to get a row.
+        rows: largest number of values with a row; None: no limit.
+        base: a vocabulary whose values keep their rows.
+        about: further entries of the file's description.
     """
     scratch, digest, frequencies, totals = target.with_suffix(".counted"), Digest(), dict[int, int](), [0, 0]
     _write(scratch, run_schema(kind), (batch_of(each) for each in _noted(ranges, digest, frequencies, totals, base)))
@@ -93,7 +99,7 @@ def write_vocabulary(
 def _noted(
     ranges: Iterable[Counted], digest: Digest, frequencies: dict[int, int], totals: list[int], base: Vocabulary | None
 ) -> Iterator[Counted]:
-    """The ranges, while digest, numbers of new values by how often they were met, and totals are taken."""
+    """Pass the ranges on while filling `digest`, `frequencies` (number of new values by count) and `totals`."""
     for each in ranges:
         digest.add(each)
         known = _known_rows(base, each)
@@ -106,7 +112,7 @@ def _noted(
 
 
 def _known_rows(base: Vocabulary | None, found: Counted) -> Ints | None:
-    """Rows that values have in a vocabulary before, -1 for none."""
+    """Rows of values in the base vocabulary, -1 for values without one; None if there is no base."""
     if base is None:
         return None
     rows = base.rows_of(found.values) - base.spec.unknown
@@ -114,7 +120,7 @@ def _known_rows(base: Vocabulary | None, found: Counted) -> Ints | None:
 
 
 def _with_rows(parts: Iterable[Counted], made: _Rows, schema: Any, covered: list[int]) -> Iterator[Any]:
-    """Parts of the file: values that have a row, in order of keys, as many as a part should have."""
+    """Record batches of about PART values each: the values that have a row, in order of keys."""
     arrow, held = pyarrow(), list[Any]()
     for each in parts:
         rows = made.of(each)
@@ -132,7 +138,7 @@ def _with_rows(parts: Iterable[Counted], made: _Rows, schema: Any, covered: list
 
 
 def _joined(tables: list[Any]) -> list[Any]:
-    """Tables as one batch; none where they are empty."""
+    """The tables joined into record batches; an empty list if they hold no rows."""
     if not any(map(len, tables)):
         return []
     return pyarrow().concat_tables(tables).combine_chunks().to_batches()
