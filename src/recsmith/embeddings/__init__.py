@@ -1,7 +1,7 @@
-"""Embedding tables stored smaller: mixed dimensions, compositional embeddings, hashes plain and learned.
+"""Compressed embedding tables: mixed dimensions, compositional embeddings, fixed and learned hashes.
 
-A transform says which physical tables a logical one is stored in, and where its ids go. Planner, checkpoints and
-re-sharding see physical tables only. combining.py, which needs torch, puts vectors together again.
+A transform defines the physical tables that store a logical table, and routes ids to them. Planner, checkpoints and
+re-sharding see physical tables only. combining.py, which needs torch, combines the physical vectors again.
 """
 
 from typing import TYPE_CHECKING

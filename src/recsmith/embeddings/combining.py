@@ -1,4 +1,4 @@
-"""Torch modules that put the vector of a feature together from those of its physical features.
+"""Torch modules that combine the vectors of a feature's lookups into the feature's vector.
 
 B samples, D columns of a logical table
 """
@@ -10,59 +10,59 @@ from torch import nn
 
 
 class Same(nn.Module):
-    """The vector of the one lookup."""
+    """Returns the vector of the only lookup."""
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: one (B, D)."""
+        """The vector (B, D). vectors: a single one (B, D)."""
         return vectors[0]
 
 
 class Padded(nn.Module):
-    """The vector of the one lookup, and zeros to the table's width."""
+    """Pads the vector of the only lookup with zeros to the table's width."""
 
     def __init__(self, embedding_dim: int) -> None:
         super().__init__()
         self.embedding_dim = embedding_dim
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: one (B, its columns)."""
+        """The padded vector (B, D). vectors: a single one (B, stored columns)."""
         return nn.functional.pad(vectors[0], (0, self.embedding_dim - vectors[0].shape[1]))
 
 
 class Sums(nn.Module):
-    """The sum over partitions; it may be taken after bags are summed."""
+    """Sums over partitions, which gives the same result before and after bags are pooled."""
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: of each partition (B, D)."""
+        """The sum (B, D). vectors: one per partition (B, D)."""
         return torch.stack(vectors).sum(dim=0)
 
 
 class Concatenation(nn.Module):
-    """Columns of all partitions, side by side."""
+    """Concatenates the columns of all partitions."""
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: of each partition (B, D / K); where they are features of their own (B, D)."""
+        """The concatenated vectors. vectors: one per partition (B, D / K); (B, D) if partitions are features."""
         return torch.cat(vectors, dim=1)
 
 
 class Products(nn.Module):
-    """Products over partitions, id by id, then summed over the places of a bag; an empty place adds nothing."""
+    """Multiplies over partitions, id by id, then sums over the positions of a bag; an empty position adds nothing."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__()
         self.partitions = partitions
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: of each partition at each place in a bag (B, D), partitions of a place side by side."""
+        """The sum of products (B, D). vectors: one per position and partition (B, D), partitions varying fastest."""
         placed = torch.stack(vectors).reshape(-1, self.partitions, *vectors[0].shape)
         return placed.prod(dim=1).sum(dim=0)
 
 
 class Projections(nn.Module):
-    """Blocks projected to the table's width and added up; a block of that width is taken as it is."""
+    """Projects blocks to the table's width and adds them; a block of that width is not projected."""
 
     def __init__(self, blocks: Sequence[tuple[int, int]], embedding_dim: int) -> None:
-        """blocks: columns of each, and ids that share one of its physical rows."""
+        """Create the projections. blocks: for each block its columns, and the ids that share a physical row."""
         super().__init__()
         self.blocks = tuple(blocks)
         self.project = nn.ModuleList(
@@ -74,7 +74,7 @@ class Projections(nn.Module):
                 nn.init.xavier_uniform_(linear.weight)
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: of each block and lane (B, columns of its physical table)."""
+        """The sum of projections (B, D). vectors: one per block and lane (B, columns of the physical table)."""
         made: list[torch.Tensor] = []
         first = 0
         for (width, lanes), project in zip(self.blocks, self.project, strict=True):
@@ -85,7 +85,7 @@ class Projections(nn.Module):
 
 
 class Networks(nn.Module):
-    """Each vector through the network of its quotient, id by id, then summed over networks and places of a bag.
+    """Applies to each id's vector the network of its quotient, then sums over networks and positions of a bag.
 
     Q networks, H hidden columns
     """
@@ -99,7 +99,7 @@ class Networks(nn.Module):
                 nn.init.xavier_uniform_(matrix)
 
     def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
-        """vectors: of each place, and of each network within it (B, D)."""
+        """The sum of outputs (B, D). vectors: one per position and network (B, D), networks varying fastest."""
         placed = torch.stack(vectors).reshape(-1, len(self.inner), *vectors[0].shape)
         hidden = torch.einsum("pqbd,qdh->pqbh", placed, self.inner).relu()
         return torch.einsum("pqbh,qhd->bd", hidden, self.outer)

@@ -1,7 +1,7 @@
-"""Compositional embeddings: an id's vector is put together from rows of several small tables.
+"""Compositional embeddings: an id's vector is combined from rows of several small tables.
 
 Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020 (arXiv 1909.02107). Partitions of the ids
-are complementary where any two ids differ in at least one of them, so that no two ids share all their rows.
+are complementary if any two ids are in different classes of at least one partition, so no two ids share all their rows.
 
 K partitions, n ids of a feature in a batch
 """
@@ -30,13 +30,13 @@ Family = Literal["mixed_radix", "chinese_remainder"]
 
 @noun
 class Compositional(EmbeddingTransform):
-    """A table stored as K small ones, a row of each for every id.
+    """A table stored as K small tables, one row of each for every id.
 
-    sizes: rows of the small tables (K,). family: mixed_radix takes an id's digits, the lowest first, in the base of
-    these sizes (two of them: remainder and quotient); chinese_remainder takes its remainders by sizes that share no
-    factor. operation: multiply or add rows of the table's width, or concat rows of a K-th of it; generate leaves each
-    partition a feature of its own, so a model has K features where it had one. max_bag: most ids in a bag; only
-    multiply, which is done id by id before bags are summed, looks up so many places.
+    sizes: rows of the small tables (K,). family: mixed_radix: rows are an id's digits in the mixed radix of these
+    sizes, the lowest first (for two: remainder and quotient); chinese_remainder: rows are the id's remainders by
+    coprime sizes. operation: multiply or add rows of the table's width, or concat rows of 1/K of its width; generate
+    makes each partition a feature of its own, so that the model sees K features in place of one. max_bag: most ids in
+    a bag; it matters for multiply only, which works id by id before bags are summed and so looks up each position.
     """
 
     num_embeddings: int
@@ -47,7 +47,7 @@ class Compositional(EmbeddingTransform):
     max_bag: int = 1
 
     def __post_init__(self) -> None:
-        """Check that the partitions are complementary, and widths and counts."""
+        """Check that the partitions are complementary, and that widths and counts are valid."""
         count = max(1, len(self.sizes))
         check_rules(
             None if len(self.sizes) >= 2 else f"sizes are {list(self.sizes)}; a table is put together from 2 or more",
@@ -62,7 +62,7 @@ class Compositional(EmbeddingTransform):
 
     @property
     def parts(self) -> tuple[PhysicalTable, ...]:
-        """One table a partition."""
+        """One table per partition."""
         width = self.embedding_dim // (len(self.sizes) if self.operation == "concat" else 1)
         one = {"center": 1.0, "reach": 0.0} if self.operation == "multiply" else {}
         return tuple(
@@ -74,12 +74,12 @@ class Compositional(EmbeddingTransform):
 
     @property
     def _largest(self) -> int:
-        """The table whose rows are drawn; where rows are multiplied, the others start as ones."""
+        """Number of the largest table; if rows are multiplied, only its weights start random, all others are 1."""
         return self.sizes.index(max(self.sizes))
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """One a partition; to multiply, one for each place in a bag."""
+        """One lookup per partition; for multiply, one per partition and position in a bag."""
         parts = range(len(self.sizes))
         if self.operation != "multiply" or self.max_bag == 1:
             return tuple(Lookup(name=f"partition{k}", part=k) for k in parts)
@@ -89,7 +89,7 @@ class Compositional(EmbeddingTransform):
 
     @property
     def cover(self) -> tuple[int, ...]:
-        """Those of the first partition."""
+        """The lookups of the first partition."""
         return tuple(range(0, len(self.lookups), len(self.sizes)))
 
     def classes(self, ids: Ints) -> list[Ints]:
@@ -103,7 +103,7 @@ class Compositional(EmbeddingTransform):
         return [*digits, ids]
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The bags of each partition; to multiply, of each place in a bag."""
+        """The bags of each partition; for multiply, of each position in a bag and partition."""
         check_ids(ids, self.num_embeddings)
         classes = self.classes(ids.values)
         if self.operation != "multiply":
@@ -116,11 +116,11 @@ class Compositional(EmbeddingTransform):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Where it generates, each partition is a feature of its own to the model."""
+        """For generate, each partition is a separate feature of the model."""
         return tuple(lookup.name for lookup in self.lookups) if self.operation == "generate" else ()
 
     def combination(self) -> Any:
-        """Products, sums or columns side by side."""
+        """The module that multiplies, adds or concatenates vectors."""
         from recsmith.embeddings.combining import Concatenation, Products, Sums
 
         if self.operation == "multiply":
@@ -129,14 +129,14 @@ class Compositional(EmbeddingTransform):
 
 
 class QuotientRemainder(StorageMethod):
-    """A table of quotients, of which `factor` ids share one, and a table of `factor` remainders."""
+    """Stores a table as a table of quotients, each shared by `factor` ids, and a table of `factor` remainders."""
 
     reads = ("factor", "operation", "max_bag")
     dial = Dial(field="factor", low=1.0, high=1e6, by_ratio=True, whole=True)
     family: Family = "mixed_radix"
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform:
-        """The table as partitions."""
+        """The table stored as partitions."""
         _, rows, columns = table
         return Compositional(
             num_embeddings=rows,
@@ -148,12 +148,12 @@ class QuotientRemainder(StorageMethod):
         )
 
     def _sizes(self, rows: int) -> tuple[int, ...]:
-        """Rows of the partitions."""
+        """Number of rows of each partition."""
         return quotient_remainder(rows, sharing(self.rule, rows))
 
 
 class MixedRadix(QuotientRemainder):
-    """`count` tables of about the same number of rows, one for each digit of an id."""
+    """Stores a table as `count` tables of about equally many rows, one for each digit of an id."""
 
     reads = ("count", "operation", "max_bag")
     dial = None
@@ -163,7 +163,7 @@ class MixedRadix(QuotientRemainder):
 
 
 class ChineseRemainder(MixedRadix):
-    """`count` tables whose sizes share no factor, one for each remainder."""
+    """Stores a table as `count` tables of coprime sizes, one for each remainder of an id."""
 
     family = "chinese_remainder"
 
@@ -172,20 +172,20 @@ class ChineseRemainder(MixedRadix):
 
 
 def sharing(rule: CompressionRule, rows: int) -> int:
-    """How many of a table's ids share a quotient: the rule's factor, where the table has so many rows."""
+    """How many of a table's ids share a quotient: the rule's factor, but at most the square root of the rows."""
     return min(round(rule.factor), math.isqrt(rows))
 
 
 def quotient_remainder(num_embeddings: int, collisions: int) -> tuple[int, ...]:
-    """Sizes of the quotient-remainder trick: `collisions` ids share a quotient, and each has another remainder.
+    """Sizes of the quotient-remainder trick: `collisions` ids share a quotient and differ in their remainders.
 
-    As in the reference code: ceil(num_embeddings / collisions) quotients.
+    The number of quotients is ceil(num_embeddings / collisions), as in the reference code.
     """
     return (collisions, -(-num_embeddings // collisions))
 
 
 def balanced(num_embeddings: int, count: int) -> tuple[int, ...]:
-    """Sizes of `count` mixed-radix partitions of about the same number of rows, the fewest rows that suffice."""
+    """Sizes of `count` mixed-radix partitions with about equally many rows, as few as possible."""
     sizes: list[int] = []
     left = num_embeddings
     for k in range(count, 0, -1):
@@ -196,7 +196,7 @@ def balanced(num_embeddings: int, count: int) -> tuple[int, ...]:
 
 
 def coprime(num_embeddings: int, count: int) -> tuple[int, ...]:
-    """Sizes of `count` Chinese-remainder partitions: numbers near each other that share no factor, product enough."""
+    """Sizes of `count` Chinese-remainder partitions: close coprime numbers with a product of num_embeddings or more."""
     sizes = [_root(num_embeddings, count)]
     while len(sizes) < count or math.prod(sizes) < num_embeddings:
         if len(sizes) == count:
@@ -209,7 +209,7 @@ def coprime(num_embeddings: int, count: int) -> tuple[int, ...]:
 
 
 def complementary(sizes: Sequence[int], family: Family, num_embeddings: int) -> str | None:
-    """What is wrong with partitions that let two ids share all their rows; None where none do."""
+    """The error text for partitions in which two ids could share all their rows; None if no two ids can."""
     product = math.prod(sizes)
     if product < num_embeddings:
         return (
@@ -225,7 +225,7 @@ def complementary(sizes: Sequence[int], family: Family, num_embeddings: int) -> 
 
 
 def _root(number: int, degree: int) -> int:
-    """The smallest whole number whose power reaches `number`."""
+    """The smallest whole number x with x ** degree >= number."""
     found = max(1, round(number ** (1 / degree)))
     while found**degree < number:
         found += 1

@@ -1,11 +1,12 @@
-"""Which tables are stored smaller, and how: rules of a run, worked out into a transform for each table.
+"""Rules of which tables a run compresses and how, and the transforms of tables that follow from the rules.
 
 compression:
 - {tables: "*", above_rows: 200, method: quotient_remainder, factor: 4}
 - {tables: "user_*", method: "my_package.storing:Rounded", arguments: {step: 8}}
 
-A method is a class that owns what it reads of a rule, and what it makes of a table (StorageMethod). RecSmith's are
-registered here by name; one of yours is named by its place, and examples/tables_stored_your_way.py is one.
+A method is a class (StorageMethod), which defines the fields of a rule that it reads, and the transform of a table.
+RecSmith's methods are registered here by name. Your own method is named as 'module:Class';
+examples/tables_stored_your_way.py shows one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,11 +32,11 @@ register(METHOD, "path_based", "recsmith.embeddings.path_based:Paths")
 register(METHOD, "truncated", "recsmith.embeddings.truncated:TruncatedTables")
 
 Operation = Literal["multiply", "add", "concat", "generate"]
-Maps = Callable[[str], Mapping[str, IdMap]]  # reads a file of maps, once
+Maps = Callable[[str], Mapping[str, IdMap]]  # loads a file of id maps; cached
 
 
 class LogicalTable(NamedTuple):
-    """A table that a rule may store smaller, with its rows and columns."""
+    """A table that a rule may compress: its name, rows and columns."""
 
     name: str
     num_embeddings: int
@@ -44,9 +45,9 @@ class LogicalTable(NamedTuple):
 
 @record
 class Dial:
-    """The field of a rule by which a method makes tables smaller, from `low` (as they are) to `high`.
+    """The rule field that controls how much a method compresses, from `low` (not at all) to `high`.
 
-    by_ratio: the middle of two values is their geometric mean. whole: values are whole numbers.
+    by_ratio: whether bisection takes the geometric mean of two values. whole: whether values are whole numbers.
     """
 
     field: str
@@ -56,17 +57,18 @@ class Dial:
     whole: bool = False
 
     def between(self, low: float, high: float) -> float:
-        """The middle of two values."""
+        """The middle of two values, for bisection."""
         middle = (low * high) ** 0.5 if self.by_ratio else (low + high) / 2
         return float(round(middle)) if self.whole else middle
 
 
 class StorageMethod(Protocol):
-    """A way to store tables smaller: one is made for each rule, and asked about each table that the rule fits.
+    """A compression method: one object is made per rule, and `transform` is called for each table that the rule fits.
 
-    reads: fields of a rule beside method, tables and above_rows. dial: which of them a target decides; None: none.
-    from_data: 'module:function' that makes rules out of a run's data, of a method of one's own; '' where they do not
-    matter. A method of one's own takes more arguments, which a rule gives by `arguments`.
+    reads: fields of a rule that the method uses, besides method, tables and above_rows. dial: the field that a target
+    size decides; None: none. from_data: for your own method, the 'module:function' that makes rules from a run's data;
+    '' if rules do not depend on data. The class of your own method may take further arguments, which a rule passes in
+    `arguments`.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
@@ -77,48 +79,49 @@ class StorageMethod(Protocol):
     maps: Maps
 
     def __init__(self, rule: "CompressionRule", tables: Sequence[LogicalTable], maps: Maps) -> None:
-        """rule: whose fields it takes. tables: all of a model. maps: reads a file of id maps."""
+        """Store the rule, all tables of the model, and the loader of id maps."""
         self.rule, self.tables, self.maps = rule, tables, maps
 
     @classmethod
     def problems(cls, rule: "CompressionRule") -> Sequence[str | None]:  # noqa: ARG003 (of methods that ask it)
-        """What is wrong with a rule, in words; None for a rule that is kept."""
+        """Error texts about a rule's fields; entries of None are ignored."""
         return ()
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform | None:
-        """How a table is stored; None: as it is.
+        """How a table is stored; None: unchanged.
 
         Raises:
-            UsageError: it cannot be stored so.
+            UsageError: the table cannot be stored with this method.
         """
         ...
 
 
 @noun
 class CompressionRule:
-    """How some tables are stored smaller; the first rule that fits a table counts.
+    """How some tables are compressed; for each table the first rule that fits it is used.
 
-    tables: names, with * and ? as in a shell. above_rows: smaller tables stay whole. method: hash, learned_hash: factor
-    times fewer rows; quotient_remainder: factor ids share a quotient; mixed_radix, chinese_remainder: `count` tables of
-    about the same number of rows; path_based: factor times fewer rows, and a network of `hidden` columns for each of
-    the ids that share one; mixed_dimension: narrower rows; truncated: the first columns, without a projection; or
-    'module:Class' of yours, with its `arguments`. factor: by which a table becomes smaller. count: of tables that one
-    becomes, where it becomes several. operation, max_bag: of compositional methods (Compositional). hidden: columns of
-    path_based's networks. temperature: of mixed dimension by the power rule, one width for each table. shares, widths:
-    instead, of each table the shares of ids by falling popularity, and the columns of each; truncated takes one width.
-    rows: of truncated, the share of rows that is kept. maps: file of the id maps that learned_hash takes, and
-    mixed_dimension with shares (docs/compress.md). arguments: of a class of yours.
+    tables: name pattern, with * and ? as in a shell. above_rows: only tables with more rows are compressed. method:
+    hash, learned_hash: `factor` times fewer rows; quotient_remainder: `factor` ids share a quotient; mixed_radix,
+    chinese_remainder: `count` tables of about equally many rows; path_based: `factor` times fewer rows, and a network
+    of `hidden` columns for each of the ids that share a row; mixed_dimension: narrower rows; truncated: only the first
+    columns, without a projection; or your own 'module:Class', with its `arguments`. factor: how many times smaller a
+    table becomes. count: number of tables that replace one. operation, max_bag: see Compositional. hidden: columns of
+    the hidden layer of path_based's networks. temperature: exponent of mixed_dimension's power rule, which sets one
+    width per table. shares, widths: instead, split each table's ids by falling popularity into blocks with these
+    shares of the ids and these numbers of columns; truncated takes one width. rows: the share of rows that truncated
+    keeps. maps: the file of id maps for learned_hash, or mixed_dimension with shares (docs/compress.md). arguments:
+    arguments of your own class.
     """
 
     method: str
     tables: str = "*"
-    above_rows: int = 200  # of the reference code of both papers
+    above_rows: int = 200  # as in the reference code of both papers
     factor: float = 4.0
     count: int = 2
     operation: Operation = "multiply"
     max_bag: int = 1
     hidden: int = 16
-    temperature: float = 0.3  # of the reference code
+    temperature: float = 0.3  # as in the reference code
     shares: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
     rows: float = 1.0
@@ -126,7 +129,7 @@ class CompressionRule:
     arguments: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values, and what the method needs; a class of yours is not imported before tables are stored."""
+        """Check values and the method's requirements; your own class is not imported until tables are compressed."""
         check_rules(
             None if self.factor > 1 else f"factor is {self.factor:g}; a table becomes smaller by a factor above 1",
             None if self.count > 1 else f"count is {self.count}; 2 or more tables",
@@ -135,12 +138,12 @@ class CompressionRule:
         )
 
     def problems(self) -> list[str | None]:
-        """What the method finds wrong, and which fields were set that it does not read."""
+        """Error texts of the method, and of fields that were set although the method does not read them."""
         method = method_of(self.method)
         return [*method.problems(self), *(self._unread(field, method) for field in fields_read())]
 
     def _unread(self, field: str, method: type[StorageMethod]) -> str | None:
-        """What to say of a field that was set and that the method does not read."""
+        """The error text for a field that was set although the method does not read it; else None."""
         value = getattr(self, field)
         if field in method.reads or value == type(self).__dataclass_fields__[field].default:
             return None
@@ -148,32 +151,32 @@ class CompressionRule:
         return f"{field} is {value}, and {self.method} does not read it; leave it out ({field} is for {readers})"
 
     def fits(self, table: LogicalTable) -> bool:
-        """Whether the rule is for a table."""
+        """Whether the rule applies to a table, by its name and number of rows."""
         return fits(self.tables, table.name) and table.num_embeddings > self.above_rows
 
 
 def method_of(name: str) -> type[StorageMethod]:
-    """The class of a method's name, or of 'module:Class'.
+    """The class of a method, given by its name or as 'module:Class'.
 
     Raises:
-        UsageError: none is called so.
+        UsageError: there is no such method.
     """
     return cast(type[StorageMethod], find(METHOD, name))
 
 
 def methods_with_dials() -> list[str]:
-    """Names of the methods that a target of size decides, in their order."""
+    """Names of the methods that can be tuned to a target size."""
     return [name for name in known(METHOD) if method_of(name).dial is not None]
 
 
 def shown_fields(rule: CompressionRule, among: Sequence[str]) -> dict[str, Any]:
-    """Some of a rule's fields, those without that its method does not read."""
+    """The values of the named fields of a rule, without fields that its method does not read."""
     unread = set(fields_read()) - set(method_of(rule.method).reads)
     return {name: getattr(rule, name) for name in among if name not in unread}
 
 
 def fields_read() -> list[str]:
-    """Fields of a rule that only some methods read, in the order of the rule."""
+    """Names of the rule fields that only some methods read, in the order of the rule's fields."""
     read = {field for name in known(METHOD) for field in method_of(name).reads}
     return [field for field in CompressionRule.__dataclass_fields__ if field in read]
 
@@ -181,12 +184,13 @@ def fields_read() -> list[str]:
 def transforms_of(
     rules: Sequence[CompressionRule], tables: Sequence[LogicalTable], unpooled: Collection[str] = ()
 ) -> dict[str, EmbeddingTransform]:
-    """The transform of each table that a rule fits and that it does not leave whole, by name.
+    """The transform of each table that the rules compress, by table name.
 
     unpooled: names of tables whose rows are not pooled.
 
     Raises:
-        UsageError: a table cannot be stored so, its map is missing or another table's, or a method cannot be loaded.
+        UsageError: a table cannot be stored as its rule says, its id map is missing or is another table's, or a method
+            cannot be loaded.
     """
     maps, left = cache(load_maps), list(tables)
     made: dict[str, EmbeddingTransform] = {}
@@ -209,7 +213,7 @@ def transforms_of(
 
 
 def map_of(rule: CompressionRule, table: LogicalTable, maps: Maps) -> IdMap:
-    """The map of a table in the file that a rule names."""
+    """The id map of a table, from the file that the rule names; UsageError if it has none."""
     found = maps(rule.maps) if rule.maps else {}
     if table.name not in found:
         raise UsageError(f"'{rule.maps}' has no map of it; make the maps again for these tables")
@@ -217,7 +221,7 @@ def map_of(rule: CompressionRule, table: LogicalTable, maps: Maps) -> IdMap:
 
 
 def needs_maps(rule: CompressionRule) -> str | None:
-    """What to say of a rule whose method takes id maps and that names no file of them."""
+    """The error text for a rule that names no file of id maps, of a method that needs one; else None."""
     if rule.maps:
         return None
     return f"{rule.method} needs `maps`, a file of id maps (docs/compress.md says how to make it)"

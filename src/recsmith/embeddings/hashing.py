@@ -1,9 +1,9 @@
-"""Hashed tables: every id goes to one of fewer rows, by a fixed hash or a learned one; ids that meet share a vector.
+"""Hashed tables: ids are mapped to fewer rows by a fixed or a learned hash; ids with the same row share a vector.
 
 Fixed: Weinberger et al., Feature Hashing for Large Scale Multitask Learning, ICML 2009 (arXiv 0902.2206). Learned:
 Ghaemmaghami et al., Learning to Collide: Recommendation System Model Compression with Learned Hash Functions
-(arXiv 2203.15837): access frequencies and a learned embedding of few columns decide who shares. That paper publishes
-neither code nor constants; those here are our own.
+(arXiv 2203.15837): access frequencies and a trained embedding of few columns decide which ids share a row. That paper
+publishes neither code nor constants; the constants here are our own.
 
 S ids of a table, d columns of the cheap embedding
 """
@@ -23,16 +23,16 @@ from recsmith.embeddings.id_maps import IdMap
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, check_ids, renamed
 from recsmith.errors import UsageError, check_rules
 
-SALT = 0x9E3779B97F4A7C15  # of the hash; any fixed word serves
-BATCH = 4096  # points that MiniBatchKMeans takes at once
-KNOWN = 5  # times; an id that occurs less often has learned little but the labels it was seen with
-RARE_ROWS = 8  # at most, that ids which are not known share; trade-off: fewer leave more rows to ids that are
-ROUNDS = 20  # of faiss
+SALT = 0x9E3779B97F4A7C15  # salt of the fixed hash; any fixed word would do
+BATCH = 4096  # points in a batch of MiniBatchKMeans
+KNOWN = 5  # occurrences; the vector of a rarer id has learned little but the labels it was seen with
+RARE_ROWS = 8  # largest number of rows shared by rarer ids; trade-off: fewer leave more rows to frequent ids
+ROUNDS = 20  # iterations of k-means in faiss
 
 
 @noun
 class Hashing(EmbeddingTransform):
-    """A table stored in `rows` rows. row_of: which of them each id shares; None: a fixed hash distributes the ids."""
+    """A table stored in `rows` rows. row_of: the row of each id; None: a fixed hash distributes the ids."""
 
     num_embeddings: int
     embedding_dim: int
@@ -40,7 +40,7 @@ class Hashing(EmbeddingTransform):
     row_of: IdMap | None = None
 
     def __post_init__(self) -> None:
-        """Check that it has rows, no more than the table, and that the map is this table's."""
+        """Check that `rows` is between 1 and the table's rows, and that the map fits the table."""
         check_rules(
             None
             if 0 < self.rows <= self.num_embeddings
@@ -51,16 +51,16 @@ class Hashing(EmbeddingTransform):
 
     @property
     def parts(self) -> tuple[PhysicalTable, ...]:
-        """One table of the rows that are left."""
+        """The one table of `rows` rows."""
         return (PhysicalTable(name="hashed", num_embeddings=self.rows, embedding_dim=self.embedding_dim),)
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """One."""
+        """The one lookup."""
         return (Lookup(name="hashed", part=0),)
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The same bags, ids replaced by their rows."""
+        """The same bags, with ids replaced by their rows."""
         check_ids(ids, self.num_embeddings)
         if self.row_of is not None:
             return (renamed(ids, self.row_of(ids.values)),)
@@ -68,31 +68,31 @@ class Hashing(EmbeddingTransform):
 
 
 class Hash(StorageMethod):
-    """`factor` times fewer rows, over which a fixed hash distributes the ids."""
+    """Stores a table in `factor` times fewer rows, over which a fixed hash distributes the ids."""
 
     reads = ("factor",)
     dial = Dial(field="factor", low=1.0, high=1e6, by_ratio=True)
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform:
-        """The table in fewer rows."""
+        """The table stored in rows / factor rows."""
         _, rows, columns = table
         left = max(1, round(rows / self.rule.factor))
         return Hashing(num_embeddings=rows, embedding_dim=columns, rows=left, row_of=self._rows(table))
 
     def _rows(self, table: LogicalTable) -> IdMap | None:
-        """The row of each id; None where the fixed hash says it."""
+        """The row of each id; None: the fixed hash determines it."""
         return None
 
 
 class LearnedHash(Hash):
-    """`factor` times fewer rows; ids that behave alike share one, as a map says which was made from data."""
+    """Stores a table in `factor` times fewer rows, shared by similar ids according to a map made from data."""
 
     reads = ("factor", "maps")
     dial = None
 
     @classmethod
     def problems(cls, rule: CompressionRule) -> Sequence[str | None]:
-        """A map is needed."""
+        """An error text if the rule names no file of id maps."""
         return (needs_maps(rule),)
 
     def _rows(self, table: LogicalTable) -> IdMap:
@@ -102,16 +102,20 @@ class LearnedHash(Hash):
 def learn_hash(
     vectors: Floats, counts: Ints, rows: int, *, private: float = 0.5, known: int = KNOWN, seed: int = 0
 ) -> IdMap:
-    """The row of each id, for a table of `rows` rows.
+    """Learn the row of each id, for a table of `rows` rows.
 
-    vectors: of a cheap embedding that was trained on the task (S, d). counts: how often each id occurs in the training
-    data (S,). private: share of the rows that the most frequent ids have for themselves; the other ids are clustered
-    into the rest, weighted by their counts. known: ids that occur less often are not clustered, since their vectors
-    have learned little but the labels of the training data, which clusters would give away; together with those that
-    never occur they are spread over a few rows.
+    Args:
+        vectors: of each id in a cheap embedding that was trained on the task (S, d).
+        counts: how often each id occurs in the training data (S,).
+        rows: number of rows of the hashed table.
+        private: share of the rows that are reserved for the most frequent ids, one each. The other ids are clustered
+            into the remaining rows, weighted by their counts.
+        known: ids that occur less often are not clustered, but spread over a few rows. Their vectors have learned
+            little but the labels of the training data, which clusters would leak.
+        seed: random seed of the clustering.
 
     Raises:
-        UsageError: rows or private leave nobody a row, or scikit-learn and faiss are missing.
+        UsageError: rows or private is out of range, or neither scikit-learn nor faiss is installed.
     """
     ids = len(counts)
     own = round(rows * private)
@@ -133,7 +137,7 @@ def learn_hash(
 
 
 def _rare_rows(shared: int, seen: int, rare: int) -> int:
-    """Rows of ids that are not known, out of those that are shared; one row is shared by all."""
+    """How many of the shared rows are for rare ids; a single shared row is shared by all ids."""
     if not rare:
         return 0
     if shared == 1:
@@ -155,7 +159,7 @@ def _clusters(vectors: Floats, counts: Ints, clusters: int, seed: int) -> Ints:
 
 
 def _clusters_of_faiss(vectors: Floats, counts: Ints, clusters: int, seed: int) -> Ints:
-    """The same by faiss."""
+    """The cluster of each vector (n,), by k-means of faiss."""
     try:
         faiss: Any = import_module("faiss")
     except ImportError:

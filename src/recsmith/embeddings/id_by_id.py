@@ -1,4 +1,4 @@
-"""Tables whose rows are not pooled, stored smaller: each id is looked up as a bag of its own.
+"""Compresses tables whose rows are not pooled: each id is looked up as a bag of its own.
 
 B samples, n ids of a feature in all of them
 """
@@ -13,18 +13,18 @@ from recsmith.data import JaggedIds
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable
 from recsmith.errors import check_rules
 
-WHERE = "lookups"  # what is carried: bit k of an id's number says that lookup k has it
-MOST_LOOKUPS = 62  # bits of that number
+WHERE = "lookups"  # name of the carried bags of bit masks: bit k of an id's mask says that lookup k has the id
+MOST_LOOKUPS = 62  # usable bits of a mask
 
 
 @noun
 class IdById(EmbeddingTransform):
-    """A way to store a table, for one whose rows are not pooled. stored: that way, of bags of one id."""
+    """Applies a transform to a table whose rows are not pooled. stored: the transform, for bags of one id."""
 
     stored: EmbeddingTransform
 
     def __post_init__(self) -> None:
-        """Check that each id gets one vector, of few lookups."""
+        """Check that each id gets one vector, from at most MOST_LOOKUPS lookups."""
         count = len(self.stored.lookups)
         check_rules(
             None
@@ -39,7 +39,7 @@ class IdById(EmbeddingTransform):
 
     @property
     def num_embeddings(self) -> int:
-        """Rows of the logical table."""
+        """Number of rows of the logical table."""
         return self.stored.num_embeddings
 
     @property
@@ -59,18 +59,18 @@ class IdById(EmbeddingTransform):
 
     @property
     def dense_parameters(self) -> int:
-        """Parameters beside the tables."""
+        """Number of parameters besides the tables."""
         return self.stored.dense_parameters
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Which lookups have an id, where not all of them have all ids."""
+        """The masks of which lookups have an id, unless one lookup has all ids."""
         return () if len(self.stored.cover) == 1 else (WHERE,)
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """Ids of each lookup, in their order; then for each id which lookups have it.
+        """The ids of each lookup, in order; then, if carried, for each id the mask of the lookups that have it.
 
-        Raises what the way to store it raises.
+        Raises the errors of the wrapped transform.
         """
         count = len(ids.values)
         routed = self.stored.route(replace(ids, lengths=np.ones(count, ids.lengths.dtype)))
@@ -84,11 +84,11 @@ class IdById(EmbeddingTransform):
         return (*made, replace(ids, values=where.astype(ids.values.dtype)))
 
     def combination(self) -> Any:
-        """That of bags of one id."""
+        """The wrapped transform's module, which is applied to bags of one id."""
         return self.stored.combination()
 
 
 def _summed(ids: JaggedIds, sample: Any, whole: JaggedIds) -> Any:
-    """How many ids of a lookup each sample has (B,). ids: bags of at most one (n,). sample: of each bag (n,)."""
+    """How many ids of a lookup each sample has (B,). ids: bags of at most one id. sample: sample of each bag (n,)."""
     found = np.bincount(sample, weights=ids.lengths, minlength=len(whole.lengths))
     return found.astype(whole.lengths.dtype)

@@ -1,4 +1,4 @@
-"""Maps of ids, worked out from data: the order of ids by popularity, or the row that each id has learned to share.
+"""Id maps made from data: the rank of each id by popularity, or the shared row of each id in a learned hash.
 
 S ids, R rows before, Q rows after, d columns
 """
@@ -20,12 +20,12 @@ Numbers = npt.NDArray[np.int32]
 
 @record
 class IdMap:
-    """A number for each id of a table: numbers (num_embeddings,), 4 bytes each."""
+    """A map from each id of a table to a number. numbers: (num_embeddings,), 4 bytes each."""
 
     numbers: Numbers
 
     def __repr__(self) -> str:
-        """Its size."""
+        """The number of ids."""
         return f"<map of {len(self.numbers):,} ids>"
 
     def __call__(self, ids: Ints) -> Ints:
@@ -33,7 +33,7 @@ class IdMap:
         return self.numbers[ids].astype(np.int64)
 
     def check(self, num_embeddings: int, below: int) -> None:
-        """UsageError where it is not a map of so many ids to numbers from 0 to below a limit."""
+        """Raise UsageError unless the map has `num_embeddings` ids and all its numbers are 0 to below - 1."""
         if len(self.numbers) != num_embeddings:
             raise UsageError(
                 f"the map is of {len(self.numbers):,} ids and the table has {num_embeddings:,}; make it for this table"
@@ -43,25 +43,25 @@ class IdMap:
 
 
 def by_popularity(counts: Ints) -> IdMap:
-    """The place of each id by falling counts (num_embeddings,); equal counts keep the order of ids."""
+    """The rank of each id by falling counts, from 0; equal counts keep their order. counts: (num_embeddings,)."""
     numbers = np.empty(len(counts), dtype=np.int32)
     numbers[np.argsort(-counts, kind="stable")] = np.arange(len(counts), dtype=np.int32)
     return IdMap(numbers=numbers)
 
 
 def save_maps(maps: Mapping[str, IdMap], target: Source) -> None:
-    """Write maps by table as safetensors, whole or not at all."""
+    """Write maps, by table name, to a safetensors file, atomically."""
     numpy: Any = import_module("safetensors.numpy")
     arrays = {name: np.ascontiguousarray(made.numbers) for name, made in maps.items()}
     replace_file(Path(source_text(target, "an output")), numpy.save(arrays))
 
 
 def load_maps(source: Source) -> dict[str, IdMap]:
-    """Maps by table, of a file of `save_maps`.
+    """The maps by table name in a file that `save_maps` wrote.
 
     Raises:
         UsageError: there is no such file.
-        CorruptFile: it holds something else.
+        CorruptFile: the file holds something else.
     """
     name = source_text(source, "a file of maps")
     if not Path(name).is_file():
@@ -78,10 +78,11 @@ def load_maps(source: Source) -> dict[str, IdMap]:
 
 
 def carried_rows(values: Floats, before: IdMap, after: IdMap, counts: Ints, rows: int) -> Floats:
-    """Each row after (Q, ...): the mean of what its ids had before (R, ...), an id weighing its count and one more.
+    """Rows for a new id map (Q, ...): the mean of the old rows (R, ...) of a row's ids, weighted by count + 1.
 
-    values: weights of a table, or the state of an optimizer. counts: how often each id occurs (S,). rows: Q. A row that
-    no id has is zero. An id that is alone in its row keeps exactly what it had. Cost: a pass over the ids a column.
+    values: old rows of a table's weights or of its optimizer state. before, after: the old and the new map. counts: how
+    often each id occurs (S,). rows: Q. A row without ids is zero. An id that is alone in its new row keeps its old row
+    exactly. Cost: a pass over the ids per column.
     """
     flat = values.reshape(len(values), -1).astype(np.float64)
     weights = counts.astype(np.float64) + 1.0

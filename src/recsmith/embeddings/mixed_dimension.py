@@ -1,8 +1,8 @@
-"""Mixed dimension embeddings: blocks of ids with widths of their own, each projected to the table's width.
+"""Mixed dimension embeddings: blocks of ids have different widths, and each is projected to the table's width.
 
 Ginart et al., Mixed Dimension Embeddings with Application to Memory-Efficient Recommendation Systems, ISIT 2021
-(arXiv 1909.11810). By their power rule a block's width falls with a power of its popularity; constants as in the
-authors' solver of facebookresearch/dlrm.
+(arXiv 1909.11810). By their power rule a block's width grows with a power of its popularity; constants are those of the
+authors' solver in facebookresearch/dlrm.
 
 n ids of a feature in a batch, N blocks
 """
@@ -27,32 +27,32 @@ from recsmith.embeddings.id_maps import IdMap
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, check_ids, kept
 from recsmith.errors import check_rules
 
-KERNEL_WIDTH = 4  # columns of the narrowest table that FBGEMM's kernels take
+KERNEL_WIDTH = 4  # columns of the narrowest table that FBGEMM's kernels support
 
 
 @noun
 class WidthBlock:
-    """Some ids with vectors of `embedding_dim` columns; they are `num_embeddings` many."""
+    """A block of `num_embeddings` ids with vectors of `embedding_dim` columns."""
 
     num_embeddings: int
     embedding_dim: int
 
     @property
     def lanes(self) -> int:
-        """Ids that share a physical row, side by side: several where vectors are narrower than kernels take."""
+        """Ids stored side by side in a physical row; several if vectors are narrower than kernels support."""
         return max(1, KERNEL_WIDTH // self.embedding_dim)
 
     @property
     def rows(self) -> int:
-        """Physical rows."""
+        """Number of physical rows."""
         return -(-self.num_embeddings // self.lanes)
 
 
 @noun
 class MixedDimension(EmbeddingTransform):
-    """A table stored as blocks of ids; where there are several, the ids are taken in the order of `order`.
+    """A table stored as blocks of ids, which are taken in the order of `order`.
 
-    order: the number of each id, from 0, by falling popularity; None: ids are such numbers already.
+    order: the rank of each id by falling popularity, from 0; None: ids are such ranks already.
     """
 
     num_embeddings: int
@@ -61,7 +61,7 @@ class MixedDimension(EmbeddingTransform):
     order: IdMap | None = None
 
     def __post_init__(self) -> None:
-        """Check that blocks hold every id once, and their widths."""
+        """Check that blocks hold every id once, and that their widths are supported and not above the table's."""
         held = sum(block.num_embeddings for block in self.blocks)
         widths = [block.embedding_dim for block in self.blocks]
         check_rules(
@@ -80,7 +80,7 @@ class MixedDimension(EmbeddingTransform):
 
     @property
     def parts(self) -> tuple[PhysicalTable, ...]:
-        """One table a block."""
+        """One table per block."""
         return tuple(
             PhysicalTable(name=f"block{k}", num_embeddings=block.rows, embedding_dim=block.embedding_dim * block.lanes)
             for k, block in enumerate(self.blocks)
@@ -88,7 +88,7 @@ class MixedDimension(EmbeddingTransform):
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """One for each block, and for each lane where several ids share a row."""
+        """One lookup per block, or one per lane if several ids share a physical row."""
         return tuple(
             Lookup(name=f"block{k}_{lane}" if block.lanes > 1 else f"block{k}", part=k, among=block.lanes)
             for k, block in enumerate(self.blocks)
@@ -97,7 +97,7 @@ class MixedDimension(EmbeddingTransform):
 
     @property
     def dense_parameters(self) -> int:
-        """Those of the projections of blocks that are narrower than the table."""
+        """Parameters of the projections of blocks that are narrower than the table."""
         return sum(
             block.embedding_dim * self.embedding_dim
             for block in self.blocks
@@ -105,7 +105,7 @@ class MixedDimension(EmbeddingTransform):
         )
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The bags of each block and lane, without the ids of the others."""
+        """The bags of each block and lane, each with its own ids only."""
         check_ids(ids, self.num_embeddings)
         number: Ints = ids.values if self.order is None else self.order(ids.values)
         routed: list[JaggedIds] = []
@@ -118,7 +118,7 @@ class MixedDimension(EmbeddingTransform):
         return tuple(routed)
 
     def combination(self) -> Any:
-        """Projections of the blocks, added up."""
+        """The sum of the blocks' projections."""
         from recsmith.embeddings.combining import Projections
 
         blocks = [(block.embedding_dim, block.lanes) for block in self.blocks]
@@ -126,9 +126,10 @@ class MixedDimension(EmbeddingTransform):
 
 
 class MixedDimensions(StorageMethod):
-    """Tables with the same rows in fewer columns.
+    """Stores tables with narrower rows.
 
-    One width a table, by the power rule over all tables; or, with shares and widths, blocks of ids by popularity.
+    Each table gets one width, by the power rule over all tables; or, with shares and widths, blocks of ids by
+    popularity.
     """
 
     reads = ("temperature", "shares", "widths", "maps")
@@ -136,7 +137,7 @@ class MixedDimensions(StorageMethod):
 
     @classmethod
     def problems(cls, rule: CompressionRule) -> Sequence[str | None]:
-        """Shares and widths belong together, and need a map."""
+        """Error texts if shares and widths do not match, shares do not add up to 1, or their id map is missing."""
         return (
             None
             if len(rule.shares) == len(rule.widths)
@@ -149,13 +150,13 @@ class MixedDimensions(StorageMethod):
 
     @cached_property
     def widths(self) -> dict[str, int]:
-        """Of each table by the power rule, as it can be stored."""
+        """The width of each table by the power rule, rounded up to a supported width, by table name."""
         rows, widest = [each.num_embeddings for each in self.tables], max(each.embedding_dim for each in self.tables)
         widths = power_rule(rows, temperature=self.rule.temperature, base_dim=widest).tolist()
         return {each.name: kernel_width(width) for each, width in zip(self.tables, widths, strict=True)}
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform | None:
-        """The table in blocks; a table that keeps its full width stays whole."""
+        """The table stored in blocks; None if it keeps its full width."""
         name, rows, columns = table
         if self.rule.shares:
             blocks, order = _blocks(rows, self.rule.shares, self.rule.widths), map_of(self.rule, table, self.maps)
@@ -167,12 +168,12 @@ class MixedDimensions(StorageMethod):
 
 
 def kernel_width(width: int) -> int:
-    """The narrowest width that can be stored, and holds so many columns: 1, 2 or a multiple of 4."""
+    """The narrowest supported width of at least `width` columns: 1, 2 or a multiple of 4."""
     return width if width <= 2 else -(-width // KERNEL_WIDTH) * KERNEL_WIDTH
 
 
 def _blocks(rows: int, shares: Sequence[float], widths: Sequence[int]) -> tuple[WidthBlock, ...]:
-    """Blocks of ids by shares; one that would hold no id is left out."""
+    """Blocks of ids by shares of the rows; empty blocks are left out."""
     ends = [round(rows * sum(shares[: k + 1])) for k in range(len(shares))]
     counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     return tuple(
@@ -186,14 +187,17 @@ def power_rule(
     rows: Sequence[int], *, temperature: float, base_dim: int | None = None, budget: float | None = None,
     queries: Sequence[float] | None = None,
 ) -> Ints:  # fmt: skip
-    """Widths (N,) of blocks of rows: lambda * (queries / rows) ** temperature, and 1 at least.
+    """Widths (N,) of blocks of rows: lambda * (queries / rows) ** temperature, and at least 1.
 
-    rows: of each block. queries: mean ids of a sample that fall into each block; 1 each without it. temperature: 0
-    gives all the same width, 1 widths in proportion to popularity. base_dim: width of the block whose rows are asked
-    for most, which sets lambda; budget: instead, the parameters that unrounded widths add up to.
+    Args:
+        rows: number of rows of each block.
+        temperature: 0 gives all blocks the same width, 1 widths in proportion to popularity.
+        base_dim: width of the block with the most queries per row, which determines lambda.
+        budget: instead of base_dim, the total number of parameters at unrounded widths.
+        queries: mean number of a sample's ids that fall into each block; None: 1 for each block.
 
     Raises:
-        UsageError: neither or both of base_dim and budget, or a count that is not positive.
+        UsageError: neither or both of base_dim and budget are given, or a count is not positive.
     """
     count = np.asarray(rows, dtype=np.float64)
     asked = np.ones(len(count)) if queries is None else np.asarray(queries, dtype=np.float64)

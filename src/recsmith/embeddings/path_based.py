@@ -1,8 +1,8 @@
-"""Path-based compositional embeddings: ids of one remainder share a row, and their quotient says what is made of it.
+"""Path-based compositional embeddings: ids of equal remainder share a row, and their quotient selects a network.
 
 Shi et al., Compositional Embeddings Using Complementary Partitions, KDD 2020 (arXiv 1909.02107), where the second
-partition picks one of several small networks. Ours have one hidden layer and no biases: a place in a bag that is empty
-then adds nothing.
+partition picks one of several small networks. The networks here have one hidden layer and no biases, so that an empty
+position of a bag adds nothing.
 
 D columns of the table, n ids of a feature in a batch
 """
@@ -31,8 +31,8 @@ from recsmith.errors import check_rules
 class PathBased(EmbeddingTransform):
     """A table stored as one row for each remainder, and a network D -> hidden -> D for each quotient.
 
-    networks: how many there are; an id's quotient by the number of rows says which is its own. max_bag: most ids in a
-    bag; networks are applied id by id before bags are summed, so every place in a bag is looked up for each network.
+    networks: number of networks; the quotient id // rows selects one. max_bag: most ids in a bag; networks are applied
+    id by id before bags are summed, so there is a lookup for each position in a bag and each network.
     """
 
     num_embeddings: int
@@ -42,7 +42,7 @@ class PathBased(EmbeddingTransform):
     max_bag: int = 1
 
     def __post_init__(self) -> None:
-        """Check counts."""
+        """Check that all numbers are in range."""
         check_rules(
             None
             if 1 < self.networks <= self.num_embeddings
@@ -53,7 +53,7 @@ class PathBased(EmbeddingTransform):
 
     @property
     def rows(self) -> int:
-        """Rows of the physical table: remainders."""
+        """Rows of the physical table, one per remainder."""
         return -(-self.num_embeddings // self.networks)
 
     @property
@@ -63,7 +63,7 @@ class PathBased(EmbeddingTransform):
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """One for each place in a bag and each network."""
+        """One lookup for each position in a bag and each network."""
         return tuple(
             Lookup(name=f"remainder{i}_{network}", part=0, among=self.max_bag * self.networks)
             for i in range(self.max_bag)
@@ -72,11 +72,11 @@ class PathBased(EmbeddingTransform):
 
     @property
     def dense_parameters(self) -> int:
-        """Those of the networks, two matrices each."""
+        """Parameters of the networks, two matrices each."""
         return self.networks * 2 * self.embedding_dim * self.hidden
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The bags of each place and network, without the ids of the others."""
+        """The bags of each position and network, each with its own ids only."""
         check_ids(ids, self.num_embeddings)
         check_bags(ids, self.max_bag, "put through networks")
         network, row = np.divmod(ids.values, self.rows)
@@ -86,19 +86,19 @@ class PathBased(EmbeddingTransform):
         )
 
     def combination(self) -> Any:
-        """The networks."""
+        """The module of all networks."""
         from recsmith.embeddings.combining import Networks
 
         return Networks(self.networks, self.embedding_dim, self.hidden)
 
 
 class Paths(StorageMethod):
-    """A row for each remainder, which `factor` ids share, and a network of `hidden` columns for each quotient."""
+    """Stores a row for each remainder, shared by `factor` ids, and a network of `hidden` columns for each quotient."""
 
     reads = ("factor", "max_bag", "hidden")
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform:
-        """The table as remainders and networks."""
+        """The table stored as remainders and networks."""
         _, rows, columns = table
         return PathBased(
             num_embeddings=rows,

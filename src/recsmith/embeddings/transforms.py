@@ -1,4 +1,4 @@
-"""What an embedding table is stored as: the protocol of all ways to store it smaller, and bags of ids taken apart.
+"""The protocol of all methods that compress an embedding table, and helpers that split bags of ids.
 
 B samples, n ids of a feature in all of them
 """
@@ -15,10 +15,10 @@ from recsmith.errors import UsageError
 
 @noun
 class PhysicalTable:
-    """A physical table: one of those that a logical table is stored in.
+    """A physical table: one of the tables that store a logical table.
 
-    name: within the logical table. center, reach: its weights start uniformly within `reach` of `center`; None is
-    1 / sqrt(num_embeddings), as torchrec's models have it.
+    name: its name within the logical table. center, reach: weights are initialized uniformly from center - reach to
+    center + reach; a reach of None is 1 / sqrt(num_embeddings), as in torchrec's models.
     """
 
     name: str
@@ -30,10 +30,10 @@ class PhysicalTable:
 
 @noun
 class Lookup:
-    """A physical feature: ids that are looked up in one part.
+    """A physical feature: ids that are looked up in one physical table.
 
-    name: within the logical feature. part: its number. among: lookups that share the ids of a bag evenly, this one of
-    them; 1 where each id is looked up here.
+    name: its name within the logical feature. part: the number of the physical table. among: number of lookups,
+    this one included, over which the ids of a bag are distributed evenly; 1: every id is looked up here.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Lookup:
 
 
 class EmbeddingTransform(Protocol):
-    """How a logical table of num_embeddings rows and embedding_dim columns is stored; what most have alike is here."""
+    """How a logical table of num_embeddings rows and embedding_dim columns is stored; defaults suit most methods."""
 
     @property
     def num_embeddings(self) -> int:
-        """Rows of the logical table; its ids are below this."""
+        """Number of rows of the logical table; ids are below it."""
         ...
 
     @property
@@ -61,61 +61,61 @@ class EmbeddingTransform(Protocol):
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """The physical features that take the place of a feature of the table; several may look up one part."""
+        """The physical features that replace a feature of the table; several may look up the same physical table."""
         ...
 
     @property
     def cover(self) -> tuple[int, ...]:
-        """Numbers of lookups that together hold every id of a bag once: all, where each id is in one of them."""
+        """Numbers of the lookups that together hold each id of a bag once; all lookups, if each id is in only one."""
         return tuple(range(len(self.lookups)))
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names within a feature of those that a model sees in its place, side by side; none: it sees the feature."""
+        """Names of the features that a model sees in place of the one feature; empty if it sees the feature itself."""
         return ()
 
     @property
     def dense_parameters(self) -> int:
-        """Parameters beside the tables, which every device has whole; a map of ids is none."""
+        """Number of parameters besides the tables, which every device holds; an id map has none."""
         return 0
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Names within a feature of numbers that `route` gives behind the ids of lookups, and that no part looks up."""
+        """Names of additional bags that `route` returns after those of the lookups, and that are not looked up."""
         return ()
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """Ids of each lookup, bags in the same order; then what is carried.
+        """The bags of ids of each lookup, in the order of samples; then the bags that are `carried`.
 
         Raises:
-            UsageError: an id or a bag that this way of storing cannot hold.
+            UsageError: an id or a bag cannot be stored with this method.
         """
         ...
 
     def combination(self) -> Any:
-        """A torch module of the pooled vectors of all lookups (each B, columns) -> (B, embedding_dim); loads torch."""
+        """A torch module from all lookups' pooled vectors (each B, columns) to (B, embedding_dim); imports torch."""
         from recsmith.embeddings.combining import Same
 
         return Same()
 
 
 def physical(name: str, part: str) -> str:
-    """The name of a physical table or feature: its logical one's, and its own within it."""
+    """The full name of a physical table or feature: the logical name @ the name within it."""
     return f"{name}@{part}"
 
 
 def parameters(transform: EmbeddingTransform) -> int:
-    """Numbers that a table is trained with: of its physical tables and beside them."""
+    """Number of trained parameters of a table: those of its physical tables, and the dense ones."""
     return sum(part.num_embeddings * part.embedding_dim for part in transform.parts) + transform.dense_parameters
 
 
 def renamed(ids: JaggedIds, values: Ints) -> JaggedIds:
-    """The same bags with other ids in the same places. values: (n,)."""
+    """The same bags with their ids replaced. values: the new ids (n,)."""
     return replace(ids, values=values)
 
 
 def kept(ids: JaggedIds, values: Ints, mask: Bools) -> JaggedIds:
-    """The bags without the ids that a mask leaves out. values: (n,) of all places. mask: (n,)."""
+    """The bags with the ids replaced, and only those kept where the mask is true. values: new ids (n,). mask: (n,)."""
     count = len(ids.lengths)
     sample = np.repeat(np.arange(count), ids.lengths)
     lengths = np.bincount(sample[mask], minlength=count).astype(ids.lengths.dtype)
@@ -123,20 +123,20 @@ def kept(ids: JaggedIds, values: Ints, mask: Bools) -> JaggedIds:
 
 
 def places(ids: JaggedIds) -> Ints:
-    """The place of each id within its bag (n,): 0 for the first."""
+    """The position of each id within its bag (n,), counted from 0."""
     starts = np.cumsum(ids.lengths, dtype=np.int64) - ids.lengths
     return np.arange(len(ids.values)) - np.repeat(starts, ids.lengths)
 
 
 def check_ids(ids: JaggedIds, num_embeddings: int) -> None:
-    """UsageError where an id is not one of the table's."""
+    """Raise UsageError if an id is no row of the table."""
     if len(ids.values) and not (ids.values.min() >= 0 and ids.values.max() < num_embeddings):
         wrong = ids.values[(ids.values < 0) | (ids.values >= num_embeddings)][0]
         raise UsageError(f"id {wrong} is not one of a table of {num_embeddings:,} rows; ids are 0 and more, below that")
 
 
 def check_bags(ids: JaggedIds, longest: int, done: str) -> None:
-    """UsageError where bags that are put together id by id have weights or too many ids. done: what is done to them."""
+    """Raise UsageError if bags have weights or too many ids. done: what the method does id by id, for errors."""
     if ids.weights is not None:
         raise UsageError(f"ids with weights cannot be {done}, which would not weigh them once; take operation add")
     found = int(ids.lengths.max(initial=0))

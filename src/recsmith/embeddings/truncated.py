@@ -1,7 +1,7 @@
-"""Truncated tables: fewer columns, zeros in place of the others, and fewer rows, over which a hash distributes ids.
+"""Truncated tables: only the first columns are stored, the rest are zeros; a hash distributes ids over fewer rows.
 
-A masked column of a table as it is gives the same vectors, so what an architecture search finds
-(docs/architecture-search.md) is such a table. No projection is trained; mixed_dimension has one.
+A full table with masked columns gives the same vectors, so the result of an architecture search
+(docs/architecture-search.md) is such a table. Unlike in mixed_dimension, no projection is trained.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Truncated(EmbeddingTransform):
     rows: int
 
     def __post_init__(self) -> None:
-        """Check both against the table."""
+        """Check columns and rows against the table."""
         check_rules(
             wrong_width(self.columns),
             None
@@ -42,36 +42,36 @@ class Truncated(EmbeddingTransform):
 
     @property
     def parts(self) -> tuple[PhysicalTable, ...]:
-        """One table."""
+        """The one table."""
         return (PhysicalTable(name="truncated", num_embeddings=self.rows, embedding_dim=self.columns),)
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """One."""
+        """The one lookup."""
         return (Lookup(name="truncated", part=0),)
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The same bags; where rows are fewer, of the rows that ids share."""
+        """The same bags; if rows are fewer than ids, ids are replaced by their hashed rows."""
         check_ids(ids, self.num_embeddings)
         if self.rows == self.num_embeddings:
             return (ids,)
         return (renamed(ids, buckets(ids.values, np.array([SALT], np.uint64), self.rows)),)
 
     def combination(self) -> Any:
-        """Zeros beside the columns."""
+        """The module that pads vectors with zeros."""
         from recsmith.embeddings.combining import Padded
 
         return Padded(self.embedding_dim)
 
 
 class TruncatedTables(StorageMethod):
-    """The first of a table's columns, and a share of its rows."""
+    """Stores the first columns of a table, and a share of its rows."""
 
     reads = ("widths", "rows")
 
     @classmethod
     def problems(cls, rule: CompressionRule) -> Sequence[str | None]:
-        """One width that kernels take, and a share of the rows."""
+        """Error texts unless there is one width that kernels support, and rows is a share."""
         one = len(rule.widths) == 1
         return (
             None if one else f"there are {len(rule.widths)} widths; truncated takes one, such as widths: [4]",
@@ -80,7 +80,7 @@ class TruncatedTables(StorageMethod):
         )
 
     def transform(self, table: LogicalTable) -> EmbeddingTransform | None:
-        """The table in fewer columns and rows; one that keeps all of them stays whole."""
+        """The table stored in fewer columns and rows; None if it keeps all of them."""
         _, rows, columns = table
         width, left = self.rule.widths[0], rows_left(rows, self.rule.rows)
         if (width, left) == (columns, rows):
@@ -89,12 +89,12 @@ class TruncatedTables(StorageMethod):
 
 
 def rows_left(rows: int, share: float) -> int:
-    """Rows of a table of which a share is kept: one at least."""
+    """Number of rows if a share is kept; at least one."""
     return max(1, round(rows * share))
 
 
 def wrong_width(width: int) -> str | None:
-    """What to say of a width that kernels do not take; None for one that they do."""
+    """The error text for a width that kernels do not support; None if they do."""
     if width > 0 and width % KERNEL_WIDTH == 0:
         return None
     near = max(KERNEL_WIDTH, width - width % KERNEL_WIDTH)

@@ -1,4 +1,4 @@
-"""A workload whose tables are stored smaller: what planner, simulator and sweep see of it."""
+"""Compresses a workload's tables: gives the workload of physical tables that planner, simulator and sweep see."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,16 +16,17 @@ from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, parameter
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
-STEPS = 50  # of halving an interval of factors or temperatures
-CLOSE = 0.995  # share of a target that counts as reached: 4 ids a quotient make tables 3.9999 times smaller
+STEPS = 50  # bisection steps in the search for a factor or temperature
+CLOSE = 0.995  # share of a target that counts as reached: 4 ids per quotient make tables only 3.9999 times smaller
 
 
 @noun
 class Compressed:
-    """A workload and what it becomes under rules.
+    """A workload whose tables are compressed by rules.
 
-    workload: its physical tables. stored: names of the tables that are stored otherwise. parameters: of the tables as
-    they are, and as they are stored with what puts vectors together; of these, dense are the latter.
+    workload: the workload of physical tables. stored: names of the tables that are compressed. parameters_before,
+    parameters_after: number of parameters of the original and of the compressed tables, including those of the modules
+    that combine vectors. dense: number of parameters of these modules.
     """
 
     workload: Workload
@@ -37,19 +38,19 @@ class Compressed:
 
     @property
     def factor(self) -> float:
-        """How many times fewer parameters there are."""
+        """Compression factor: parameters before / parameters after."""
         return self.parameters_before / self.parameters_after
 
 
 def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed:
-    """The workload with its tables stored by rules; the first that fits a table counts.
+    """The workload with its tables compressed by rules; for each table the first rule that fits it is used.
 
-    A physical table keeps its feature's ids a sample where each id goes there, and a share of them where ids are
-    distributed. Of how unevenly rows are read a Zipf exponent is kept, and counted bins are dropped, since nobody has
-    counted these tables.
+    A physical table gets all ids of its feature, or an equal share if ids are distributed over several lookups. A
+    table's Zipf exponent is kept for its largest part; measured access counts are dropped, because they do not hold for
+    physical tables.
 
     Raises:
-        UsageError: a table cannot be stored so.
+        UsageError: a table cannot be stored as its rule says.
     """
     unpooled = [table.name for table in workload.tables if not table.pooled]
     transforms = transforms_of(rules, workload_tables(workload), unpooled)
@@ -67,17 +68,17 @@ def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed
 
 
 def workload_tables(workload: Workload) -> list[LogicalTable]:
-    """The tables of a workload, as rules take them."""
+    """The tables of a workload in the form that rules take."""
     return [LogicalTable(table.name, table.num_embeddings, table.embedding_dim) for table in workload.tables]
 
 
 def compress_to(workload: Workload, target: float, method: str = "quotient_remainder", **fields: object) -> Compressed:
-    """The workload stored with `target` times fewer parameters, by the mildest rule of a method that reaches it.
+    """The workload compressed to `target` times fewer parameters, by the mildest setting of a method that reaches it.
 
-    fields: of CompressionRule, other than the one that the target decides.
+    fields: fields of CompressionRule, except the one that the target decides.
 
     Raises:
-        UsageError: the method cannot reach the target, or takes no target.
+        UsageError: the method cannot reach the target, or has no setting for it.
     """
     dial = method_of(method).dial
     if dial is None:
@@ -91,10 +92,16 @@ def compress_to(workload: Workload, target: float, method: str = "quotient_remai
 
 
 def mildest(dial: Dial, target: float, found: Callable[[float], Compressed], method: str) -> Compressed:
-    """What the mildest setting of a dial gives that reaches a target. found: what a setting gives.
+    """The workload at the mildest setting of a dial that reaches the target, by bisection.
+
+    Args:
+        dial: the field to set, and its range.
+        target: compression factor to reach.
+        found: compresses the workload with a setting.
+        method: name of the method, for errors.
 
     Raises:
-        UsageError: none reaches it.
+        UsageError: no setting reaches the target.
     """
     low, high, best = dial.low, dial.high, found(dial.high)
     if best.factor < CLOSE * target:
@@ -112,7 +119,7 @@ def mildest(dial: Dial, target: float, found: Callable[[float], Compressed], met
 
 
 def _physical(table: Table, transform: EmbeddingTransform | None) -> list[Table]:
-    """The physical tables of a logical one."""
+    """The physical tables of a logical table."""
     if transform is None:
         return [table]
     access = table.access if table.access is not None and table.access.zipf is not None else None
@@ -123,7 +130,7 @@ def _physical(table: Table, transform: EmbeddingTransform | None) -> list[Table]
 
 
 def _skewed(transform: EmbeddingTransform) -> int:
-    """The part whose rows are read about as unevenly as the table's: the largest one."""
+    """Number of the part whose rows are read with about the skew of the whole table: the largest part."""
     return max(range(len(transform.parts)), key=lambda k: transform.parts[k].num_embeddings)
 
 
@@ -142,6 +149,6 @@ def _part_table(table: Table, transform: EmbeddingTransform, number: int, access
 
 
 def _feature(feature: Feature, lookup: Lookup) -> Feature:
-    """A physical feature; ids that are distributed over several lookups are shared evenly."""
+    """The physical feature of a lookup; a bag's ids are divided evenly among the lookups that share them."""
     share = feature.pooling_factor / lookup.among
     return replace(feature, name=physical(feature.name, lookup.name), pooling_factor=share)

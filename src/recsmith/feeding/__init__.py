@@ -1,4 +1,4 @@
-"""Ingestion beside training: workers that read, transform and batch what a rank trains on, here or on a Ray cluster."""
+"""Data loading by separate workers, which read, transform and batch a rank's samples, locally or on a Ray cluster."""
 
 from recsmith.feeding.engines import EngineName, engine_of
 from recsmith.feeding.feed import Feed, FeedFigures

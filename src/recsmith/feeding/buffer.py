@@ -1,8 +1,8 @@
-"""What lies between the workers of a feed and its trainer: which window each worker makes, and the parts that are made.
+"""The buffer between a feed's workers and the trainer: it assigns windows to workers and holds the finished parts.
 
-One thread for each worker asks here which window is next and brings what was made; the trainer's thread takes the parts
-of its next step. Everything is guarded by one lock. A window's batches follow from its number, so one that was lost
-half-way is simply made again.
+One thread per worker asks the buffer for the next window and adds the parts that its worker made; the trainer's thread
+takes the parts of its next step. One lock guards everything. A window's batches depend on its number alone, so a window
+that was lost half-way is made again.
 """
 
 import threading
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from recsmith.errors import RecSmithError
 from recsmith.feeding.worker import StepPart
 
-MOST_LOST = 5  # workers over the same window: then it is no accident
-POLL_S = 0.2  # seconds after which a waiting thread looks whether it is still wanted
+MOST_LOST = 5  # lost workers over the same window after which the feed fails, since that is no accident
+POLL_S = 0.2  # seconds between a waiting thread's checks of whether it should stop
 
 
 class Leases:
-    """Windows `first` to `last` - 1, given to workers in their order, no further than `ahead` before the one in use.
+    """Assigns windows `first` to `last` - 1 to workers in order, fewer than `ahead` windows beyond the current one.
 
-    A step may have samples of more windows than that; then all of its own are given. current: the window in use.
-    needed: the first window that the step in use has no samples of. held: window of each worker. whole: windows that
-    are complete.
+    If the current step has samples of more windows than that, all its windows are assigned. current: the first window
+    of the current step. needed: the window after its last. held: the window that each worker is making, by worker
+    number. whole: numbers of the finished windows.
     """
 
     def __init__(self, first: int, last: int, ahead: int) -> None:
@@ -31,7 +31,7 @@ class Leases:
         self._lost: dict[int, int] = {}
 
     def next_for(self, worker: int) -> int | None:
-        """The window that a worker is to make now; None where it has to wait, or has one already."""
+        """Assign the next window to a worker; None if it has to wait, or has a window already."""
         if worker in self.held:
             return None
         busy = set(self.held.values())
@@ -42,14 +42,14 @@ class Leases:
         return None
 
     def complete(self, worker: int) -> None:
-        """A worker has made its window."""
+        """Mark a worker's window as finished."""
         self.whole.add(self.held.pop(worker))
 
     def lost(self, worker: int) -> int | None:
-        """A worker is gone; the window that has to be made anew, if it had one.
+        """Release the window of a lost worker, so that it is made again; returns the window, or None if it had none.
 
         Raises:
-            RecSmithError: so many were lost over this window that it is no accident.
+            RecSmithError: MOST_LOST workers were lost over this window.
         """
         window = self.held.pop(worker, None)
         if window is not None:
@@ -62,25 +62,25 @@ class Leases:
         return window
 
     def use(self, window: int, needed: int = 0) -> None:
-        """The trainer has come to a step of windows `window` to `needed` - 1; those before are done with."""
+        """Note that the trainer is at a step with samples in windows `window` to `needed` - 1; drop earlier windows."""
         self.current, self.needed = max(self.current, window), max(self.needed, needed)
         self.whole = {each for each in self.whole if each >= self.current}
 
 
 @dataclass
 class Account:
-    """What a worker has done. heard: when it was last heard of. windows: that it made."""
+    """Activity of a worker. heard: time of its last answer or lease. windows: number of windows that it made."""
 
     heard: float
     windows: int = 0
 
 
 class Buffer:
-    """Parts between workers and a trainer.
+    """The parts that workers have made and the trainer has not taken yet.
 
-    used: slots that the trainer has taken. samples: of the rank that it has taken. wanted: how many workers there
-    should be. made: windows. lost: workers that were replaced. idle_s: seconds in which workers had no window to make,
-    added up over all of them. accounts: of each worker, by its number.
+    used: slots of the epoch that the trainer has taken. samples: samples of this rank that it has taken. wanted: target
+    number of workers. made: number of finished windows. lost: number of lost workers that were replaced. idle_s:
+    seconds without a window to make, summed over all workers. accounts: activity of each worker, by number.
     """
 
     def __init__(self, leases: Leases, used: int) -> None:
@@ -96,16 +96,16 @@ class Buffer:
 
     @property
     def waited_s(self) -> float:
-        """Seconds that the trainer has waited, those of a step that it waits for included."""
+        """Seconds that the trainer has waited for parts, including a wait that is still going on."""
         since = self._waiting_since
         return self._waited_s + (0.0 if since is None else time.perf_counter() - since)
 
-    # --- what the trainer's thread does -----------------------------------------------------------------------------
+    # --- called by the trainer's thread -----------------------------------------------------------------------------
 
     def take(self, windows: range, first: int, last: int) -> list[StepPart]:
-        """The parts of the step of slots first to last - 1, one of each window, once all are there.
+        """Wait for the parts of the step in slots first to last - 1, one per window, and take them.
 
-        Raises what went wrong in a worker.
+        Raises an error that a worker reported.
         """
         keys = [(window, first) for window in windows]
         with self.changed:
@@ -125,7 +125,7 @@ class Buffer:
             return parts
 
     def want(self, count: int) -> list[int]:
-        """Have so many workers; numbers of those to start. One that is too many ends once it has made its window."""
+        """Set the target number of workers; returns the numbers to start. Surplus workers end after their window."""
         with self.changed:
             self.wanted, self.leases.ahead = count, count + 1
             missing = [number for number in range(count) if number not in self.accounts]
@@ -134,15 +134,15 @@ class Buffer:
             return missing
 
     def close(self) -> None:
-        """Nobody wants anything any more."""
+        """Tell all waiting threads to end."""
         with self.changed:
             self.closed = True
             self.changed.notify_all()
 
-    # --- what the thread of a worker asks -----------------------------------------------------------------------------
+    # --- called by the threads of workers -----------------------------------------------------------------------------
 
     def lease(self, number: int) -> int | None:
-        """The next window of a worker, as soon as there is one; None where it is to end."""
+        """Wait for the next window of a worker; None if the worker is to end."""
         with self.changed:
             while not self.closed:
                 if number >= self.wanted:
@@ -158,7 +158,7 @@ class Buffer:
         return None
 
     def keep(self, number: int, part: StepPart) -> None:
-        """A part has come. Those of steps that are given already come again when a worker was lost, and are dropped."""
+        """Store a part, unless the trainer has taken its step already, as happens when a lost window is made again."""
         with self.changed:
             self.accounts[number].heard = time.monotonic()
             if part.first >= self.used:
@@ -166,7 +166,7 @@ class Buffer:
                 self.changed.notify_all()
 
     def complete(self, number: int) -> None:
-        """A worker has made its window."""
+        """Mark a worker's window as finished."""
         with self.changed:
             self.leases.complete(number)
             self.made += 1
@@ -174,7 +174,7 @@ class Buffer:
             self.changed.notify_all()
 
     def worker_lost(self, number: int) -> bool:
-        """A worker is gone; whether another one is to take its place."""
+        """Release the window of a lost worker; returns whether to start another worker in its place."""
         with self.changed:
             if self.closed:
                 return False
@@ -183,7 +183,7 @@ class Buffer:
             return True
 
     def fail(self, problem: BaseException) -> None:
-        """Have the trainer hear of what went wrong."""
+        """Pass an error on to the trainer, which raises it at its next wait."""
         with self.changed:
             self._problem = problem
             self.changed.notify_all()

@@ -1,8 +1,8 @@
-"""What runs the workers of a feed: processes of this machine, or actors of a Ray cluster (on_ray.py).
+"""Engines, which run the workers of a feed as processes of this machine or as actors of a Ray cluster (on_ray.py).
 
-An engine starts workers and nothing more. Which worker makes which window, what is kept and what is made again after a
-loss is decided in buffer.py, for every engine alike. A thread serves each worker: it asks for windows, brings what it
-makes, and replaces it when it is lost.
+An engine only starts workers. For every engine, buffer.py decides which worker makes which window, which parts are
+kept, and what is made again after a loss. A thread serves each worker: it asks for windows, stores the parts that the
+worker makes, and replaces a lost worker.
 """
 
 import os
@@ -23,49 +23,49 @@ from recsmith.jobs.processes import Arrays, close_pipes, decode_text, end_piped,
 
 EngineName = Literal["local", "ray"]
 ENGINES = {"local": "recsmith.feeding.engines:LocalEngine", "ray": "recsmith.feeding.on_ray:RayEngine"}
-GRACE_S = 5.0  # that a thread has to see that its worker was ended
+GRACE_S = 5.0  # seconds that a thread has to end after its worker was ended
 
 
 class WorkerLost(Exception):
-    """A worker ended before it had given all parts of a window; another one makes it again."""
+    """A worker ended before it had sent all parts of a window; another worker makes the window again."""
 
 
 class RunningWorker(Protocol):
-    """A worker that an engine has started. place: its machine and process id, '' until it is known."""
+    """A worker that an engine has started. place: its machine and process id, '' until they are known."""
 
     place: str
 
     def answers(self, window: int) -> Iterator[Arrays]:
-        """What a worker answers to the number of a window (worker.py); its end is missing where the worker is lost."""
+        """The answers to the request of a window (worker.py); they break off early if the worker is lost."""
         ...
 
     def end(self) -> None:
-        """End the worker at once, also while another thread waits for its answers. More than once does no harm."""
+        """End the worker at once, even while another thread waits for its answers; may be called more than once."""
         ...
 
 
 class Engine(Protocol):
-    """What starts the workers of one feed. name: as a run says it. most: workers that make sense."""
+    """Starts the workers of one feed. name: the engine's name in run files. most: largest useful number of workers."""
 
     name: str
     most: int
 
     def start(self) -> RunningWorker:
-        """Start a worker; does not wait until it runs."""
+        """Start a worker without waiting until it runs."""
         ...
 
     def close(self) -> None:
-        """Let go of what the engine holds, once all workers are ended. More than once does no harm."""
+        """Release the engine's resources after all workers are ended; may be called more than once."""
         ...
 
 
 class LocalEngine:
-    """Starts processes of this machine, as many as it has cores at most."""
+    """Runs workers as processes of this machine, at most one per core."""
 
     name = "local"
 
     def __init__(self, settings: FeedSettings, address: str | None = None) -> None:
-        del address  # of a cluster
+        del address  # only clusters have an address
         self.most = os.cpu_count() or 1
         self._settings = dump_json(encode(settings))
 
@@ -74,18 +74,18 @@ class LocalEngine:
         return LocalWorker(self._settings)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class LocalWorker:
-    """A process that answers through a pipe."""
+    """A worker process that answers through a pipe."""
 
     def __init__(self, settings: str) -> None:
         self.process = start_piped("recsmith.feeding.worker", settings)
         self.place = f"{socket.gethostname()}:{self.process.pid}"
 
     def answers(self, window: int) -> Iterator[Arrays]:
-        """Ask, and hand on what comes through the pipe until the window is complete or the process has ended."""
+        """Request a window, and yield the answers from the pipe until the window is complete or the process ends."""
         try:
             send(pipe_of(self.process.stdin), {WINDOW: np.array([window], np.int64)})
             while (arrays := receive(pipe_of(self.process.stdout))) is not None:
@@ -93,26 +93,26 @@ class LocalWorker:
                 if WINDOW in arrays:
                     return
         except (OSError, ValueError):
-            return  # its pipes are closed
+            return  # the process's pipes are closed
 
     def end(self) -> None:
-        """Kill the process, which ends the waiting of whoever reads its pipe; then close the pipes."""
+        """Kill the process, so that a thread that reads from its pipe stops waiting; then close the pipes."""
         end_piped(self.process, at_once=True)
         close_pipes(self.process)
 
 
 def engine_of(name: EngineName, settings: FeedSettings, ray_address: str | None = None) -> Engine:
-    """The engine of a name, for one feed.
+    """Create the engine with this name for one feed.
 
     Raises:
-        MissingExtra: what it needs is not installed.
+        MissingExtra: a package that the engine needs is not installed.
         RecSmithError: no Ray cluster answers at the address.
     """
     return load(ENGINES[name])(settings, ray_address)
 
 
 class WorkerThread:
-    """A worker, and the thread that serves it. worker: the one that runs now."""
+    """The thread that serves a worker. worker: the running worker, which is replaced if it is lost."""
 
     def __init__(
         self, number: int, buffer: Buffer, engine: Engine, schema: DataSchema, groups: Sequence[Sequence[str]]
@@ -123,11 +123,11 @@ class WorkerThread:
         self.thread.start()
 
     def end(self) -> None:
-        """End the worker, and with it the thread."""
+        """End the worker, and thereby the thread."""
         self.worker.end()
 
     def join(self) -> None:
-        """Wait for the thread's end."""
+        """Wait up to GRACE_S seconds for the thread to end."""
         self.thread.join(GRACE_S)
 
     def _run(self) -> None:
@@ -140,7 +140,7 @@ class WorkerThread:
             self.worker.end()
 
     def _make(self, window: int) -> None:
-        """Bring the parts of a window as they come. Where the worker is lost, another one gets the window again."""
+        """Store the parts of a window as they arrive; if the worker is lost, start another one."""
         try:
             for part in parts_in(self.worker.answers(window), self.schema, self.groups):
                 self.buffer.keep(self.number, part)
@@ -152,11 +152,11 @@ class WorkerThread:
 
 
 def parts_in(answers: Iterable[Arrays], schema: DataSchema, groups: Sequence[Sequence[str]]) -> Iterator[StepPart]:
-    """The parts in what a worker answers.
+    """The parts in a worker's answers to a request.
 
     Raises:
-        RecSmithError: what the worker says that went wrong.
-        WorkerLost: the end of the window is missing.
+        RecSmithError: the worker reported an error.
+        WorkerLost: the answers end before the window is complete.
     """
     for arrays in answers:
         if ERROR in arrays:

@@ -1,8 +1,8 @@
-"""A feed: the batches of a rank, in the order of a seed, made by workers beside the trainer.
+"""A feed: the batches of a rank, made in the order of a seed by workers that run besides the trainer.
 
-The batches are those that `Dataset.batches` gives, one for one: workers make windows ahead, and which samples a step
-has follows from the order alone. So a worker that is lost costs time and no sample, and a position says all that a
-restart must know. Parts and windows are kept in buffer.py; an engine (engines.py) runs the workers.
+The batches are exactly those of `Dataset.batches`: workers make windows in advance, and the samples of a step depend on
+the order alone. So a lost worker costs time but no samples, and a position is all that a restart needs. buffer.py keeps
+parts and windows; an engine (engines.py) runs the workers.
 """
 
 import math
@@ -24,25 +24,29 @@ from recsmith.feeding.engines import Engine, LocalEngine, WorkerThread
 from recsmith.feeding.status import Recorder
 from recsmith.feeding.worker import FeedSettings, StepPart
 
-STALLED = 0.02  # share of the time that the trainer waited, above which workers are added
-SPARE = 0.1  # share of the workers that must be idle beside the one that is taken away
-CALM_ROUNDS = 4  # without waiting, after which one may be taken away
+STALLED = 0.02  # share of time that the trainer waits, above which workers are added
+SPARE = 0.1  # share of the workers that must be idle, in addition to the one to be removed
+CALM_ROUNDS = 4  # rounds with little waiting after which a worker may be removed
 
 
 class WorkerScaling:
-    """How many workers keep a trainer from waiting: more as the waiting asks for, one fewer where many are idle.
+    """Decides how many workers keep the trainer from waiting: more if it waits, one fewer if several are idle.
 
-    It looks at rounds of as many windows as there are workers. The first round after a change does not count, since
-    workers take time to start.
+    Decisions are made after rounds of as many windows as there are workers. The first round after a decision does not
+    count, since workers take time to start.
     """
 
     def __init__(self) -> None:
         self.windows, self.rounds = 0, 0  # windows of this round; rounds since the last decision
-        self.waited_s, self.at = 0.0, time.perf_counter()  # at the beginning of the round
-        self.calm_idle_s, self.calm_at = 0.0, self.at  # at the beginning of the rounds that count
+        self.waited_s, self.at = 0.0, time.perf_counter()  # waited seconds and time at the beginning of the round
+        self.calm_idle_s, self.calm_at = 0.0, self.at  # idle seconds and time at the beginning of the rounds that count
 
     def workers(self, count: int, most: int, waited_s: float, idle_s: float, now: float) -> int:
-        """How many there should be after a window; all seconds since the start. idle_s: of all workers together."""
+        """The number of workers to have after a finished window.
+
+        count: number of workers now. most: largest number. waited_s: seconds that the trainer has waited since the
+        start. idle_s: seconds that workers were idle since the start, summed over all. now: the time in seconds.
+        """
         self.windows += 1
         if self.windows < count:
             return count
@@ -52,7 +56,7 @@ class WorkerScaling:
             self.calm_idle_s, self.calm_at = idle_s, now
         elif waiting > STALLED:
             self.rounds = 0
-            return min(most, math.ceil(count / max(1 - waiting, 0.5)))  # twice as many at most
+            return min(most, math.ceil(count / max(1 - waiting, 0.5)))  # at most twice as many
         elif self.rounds > CALM_ROUNDS:
             self.rounds = 0
             idle = (idle_s - self.calm_idle_s) / max(now - self.calm_at, 1e-9)
@@ -62,7 +66,7 @@ class WorkerScaling:
 
 @record
 class FeedFigures:
-    """How a feed does. waited_s: that the trainer waited. made: windows; lost: workers that were replaced."""
+    """Statistics of a feed. waited_s: seconds that the trainer waited. made: windows. lost: workers replaced."""
 
     workers: int
     waited_s: float
@@ -71,13 +75,13 @@ class FeedFigures:
 
 
 class Feed(Iterator[Batch]):
-    """The batches of a rank in one epoch, from a position on; a context that ends its workers, however it ends.
+    """The batches of a rank in one epoch from a position on; a context manager, which ends the workers at its exit.
 
-    workers: how many; `auto`: as many as keep the trainer from waiting, up to the engine's cores. engine: what runs
-    them; None: processes of this machine. status: a file that tells how the feed does (status.py). Memory: at most one
-    window more than there are workers is kept here, or all windows of a step where those are more, and one in each of
-    them. position: how far the world is after the batch that was given last. counts: samples given, corrupt ones
-    passed over.
+    workers: number of workers; `auto`: as many as keep the trainer from waiting, up to the engine's cores. engine: runs
+    the workers; None: processes of this machine. status: a file to which the feed's status is written (status.py).
+    position: how far the job is after the batch that was returned last. counts: samples returned, and corrupt ones
+    skipped. Memory: this process keeps at most one window more than there are workers, or all windows of a step if
+    these are more; each worker keeps one window.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Feed(Iterator[Batch]):
             self._recorder = Recorder(status, settings, samples, self.engine.name, self.buffer, self.threads)
 
     def __next__(self) -> Batch:
-        """The next batch; what went wrong in a worker is raised here."""
+        """The next batch; an error in a worker is raised here."""
         first = self.position.used
         last = min(first + self.settings.step, self.order.num_samples)
         if first >= last or (self.drop_last and last - first < self.settings.step):
@@ -118,12 +122,12 @@ class Feed(Iterator[Batch]):
 
     @property
     def figures(self) -> FeedFigures:
-        """How the feed does so far."""
+        """Statistics of the feed so far."""
         buffer = self.buffer
         return FeedFigures(workers=buffer.wanted, waited_s=buffer.waited_s, made=buffer.made, lost=buffer.lost)
 
     def close(self) -> None:
-        """End the workers; the position stays."""
+        """End the workers; the position stays as it is."""
         self.buffer.close()
         threads = list(self.threads.values())
         for thread in threads:
@@ -143,12 +147,12 @@ class Feed(Iterator[Batch]):
         self.close()
 
     def __del__(self) -> None:
-        """End the workers of a feed that nobody closed."""
+        """End the workers if the feed was not closed."""
         with suppress(Exception):
             self.close()
 
     def _taken(self, first: int, last: int) -> list[StepPart]:
-        """The parts of a step; once a window is used up, there may be more workers or fewer."""
+        """The parts of a step; the number of workers may be changed when the first window of a step changes."""
         windows = self.order.windows_of(first, last)
         moved = self.buffer.leases.current != windows[0]
         try:
@@ -167,6 +171,6 @@ class Feed(Iterator[Batch]):
 
 
 def joined(parts: list[Batch], groups: tuple[tuple[str, ...], ...]) -> Batch:
-    """The samples of a step, of all its parts."""
+    """The batch of a step, joined from all its parts."""
     some = [part for part in parts if len(part)] or parts[:1]
     return some[0] if len(some) == 1 else deduplicated(concatenated(some), groups)

@@ -1,13 +1,13 @@
-"""The engine of many machines: workers are actors of a Ray cluster, and parts come through its object store.
+"""The engine for several machines: workers are actors of a Ray cluster, and parts come through its object store.
 
 An actor runs the same code as a process of the local engine (worker.py). Actors are spread over the nodes of the
-cluster; one that ends, with its node or alone, is lost, and the feed starts another. Ray itself would restart it as
-well, but only the feed knows that five losses over one window are no accident. Imports ray only when an engine is made.
+cluster; an actor that ends, with its node or alone, is lost, and the feed starts another. Ray could restart it, too,
+but only the feed knows when losses over the same window are no accident. Imports ray only when an engine is created.
 
-Ray is joined or started for the first who asks, and left when the last one has gone. A Ray that is started here listens
-on the loopback interface alone, with no dashboard and without telling anybody of its use, and ends with this process,
-however that ends. A token of its own keeps other users of the machine out. Ray reads the variables below when it is
-imported, so they are set before.
+Ray is joined or started at the first use in a process, and left after the last one. A Ray that is started here listens
+on the loopback interface only, has no dashboard, does not report its use, and ends with this process, however that
+ends. A random token keeps other users of the machine out. Ray reads the environment variables below when it is
+imported, so they are set before that.
 """
 
 import logging
@@ -32,21 +32,21 @@ from recsmith.files import dump_json, encode
 from recsmith.jobs.machine import LOOPBACK
 from recsmith.jobs.processes import Arrays, encode_text, places_of_modules
 
-KNOCK_S = 10.0  # for an answer from a cluster's head
-ADDRESS = "RAY_ADDRESS"  # Ray's own variable: the cluster that its programs join
+KNOCK_S = 10.0  # seconds to wait for an answer from a cluster's head node
+ADDRESS = "RAY_ADDRESS"  # Ray's own environment variable: the cluster to join
 SILENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # Ray reports its use to its makers otherwise
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no GPU is hidden from a process that asks Ray for none
+    "RAY_USAGE_STATS_ENABLED": "0",  # otherwise Ray reports usage statistics to its developers
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # do not hide GPUs from a process that requests none
 }
-ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # as Ray calls it: this machine alone, on 127.0.0.1
-AHEAD = 8  # parts of a worker that lie in the object store at most; trade-off: more hide network, and take memory
+ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # Ray's variable for listening on 127.0.0.1 only
+AHEAD = 8  # largest number of a worker's parts in the object store; trade-off: more hide network delays, cost memory
 
 
 class Connection:
-    """One use of Ray in this process. ray: the module. Several uses share what the first one joined or started.
+    """One use of Ray in this process; all uses share the cluster that the first one joined or started.
 
-    address: of a cluster; None: that of RAY_ADDRESS, or a Ray of this machine's own. asks, key: what of a run asks for
-    Ray, and where it names the address, for errors.
+    address: address of a cluster; None: that of RAY_ADDRESS, or a new Ray on this machine. asks, key: the run settings
+    that ask for Ray and name the address, for errors. The attribute `ray` is the module.
 
     Raises:
         MissingExtra: ray is not installed.
@@ -55,7 +55,7 @@ class Connection:
 
     _lock = threading.Lock()
     _uses = 0
-    _ours = False  # whether it was this class, not the user's program, that called ray.init
+    _ours = False  # whether this class called ray.init, and not the user's program
 
     def __init__(self, address: str | None, *, asks: str = "data.engine: ray", key: str = "data.ray_address") -> None:
         address = address or os.environ.get(ADDRESS)
@@ -71,7 +71,7 @@ class Connection:
             Connection._uses += 1
 
     def close(self) -> None:
-        """This use is over; with the last one of them the cluster is left. More than once does no harm."""
+        """End this use; after the last use the cluster is left. May be called more than once."""
         with Connection._lock:
             if self._closed:
                 return
@@ -84,7 +84,7 @@ class Connection:
 
 @contextmanager
 def ray_for_ranks() -> Generator[None]:
-    """A Ray of this machine that all processes started within join; none where RAY_ADDRESS names one already.
+    """Start a Ray on this machine for all processes that are started in the context, unless RAY_ADDRESS is set.
 
     Raises:
         MissingExtra: ray is not installed.
@@ -102,10 +102,12 @@ def ray_for_ranks() -> Generator[None]:
 
 
 def imported_ray(*, loopback: bool, asks: str = "data.engine: ray") -> Any:
-    """The module. loopback: for a Ray that listens on the loopback interface. asks: what of a run asks for it.
+    """Import ray with its environment variables set. loopback: whether it listens on the loopback interface only.
+
+    asks: the run setting that asks for Ray, for errors.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: ray is not installed.
     """
     if find_spec("ray") is None:
         raise MissingExtra(f"`{asks}` needs Ray: {RAY}")
@@ -115,8 +117,8 @@ def imported_ray(*, loopback: bool, asks: str = "data.engine: ray") -> Any:
 
 
 def _join(ray: Any, address: str | None, key: str) -> None:
-    """Join the cluster at an address, which a run names as `key`, or start a Ray of this machine's own."""
-    # As Ray's remote clients do, so that Ray does not add the working folder to where actors find modules.
+    """Join the cluster at an address, or start Ray on this machine. key: the run setting that names the address."""
+    # Set as by Ray's remote clients, so that Ray does not add the working folder to the actors' module search path.
     places = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=places_of_modules(own=True))
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "job_config": places}
     try:
@@ -140,14 +142,14 @@ def _join(ray: Any, address: str | None, key: str) -> None:
 
 
 def _knock(address: str) -> None:
-    """Try whether anybody listens at 'host:port', since Ray itself tries for minutes; OSError where nobody does."""
+    """Raise OSError quickly if no server listens at 'host:port'; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
 
 
 class FeedActor:
-    """What a Ray actor runs. folder: of the trainer, which relative paths of the data are meant from."""
+    """The class of the Ray actor. folder: the trainer's working folder, from which relative paths of data start."""
 
     def __init__(self, settings: str, folder: str, version: str) -> None:
         self.worker, self.version = worker_of(settings), version
@@ -155,11 +157,11 @@ class FeedActor:
             os.chdir(folder)
 
     def place(self) -> str:
-        """The machine and the process id."""
+        """The actor's host name and process id."""
         return f"{socket.gethostname()}:{os.getpid()}"
 
     def answers(self, window: int) -> Iterator[Arrays]:
-        """What a worker answers, one object of the store for each; an error where another RecSmith runs here."""
+        """The worker's answers to a window, one object in the store each; an error if RecSmith's versions differ."""
         if self.version != __version__:
             text = (
                 f"the Ray node {socket.gethostname()} has RecSmith {__version__}, the trainer {self.version}, and they "
@@ -171,10 +173,10 @@ class FeedActor:
 
 
 class RayEngine:
-    """Starts Ray actors, as many as the cluster has cores at most.
+    """Runs workers as Ray actors, at most one per core of the cluster.
 
-    address: of a Ray cluster ('host:port'); None: that of RAY_ADDRESS, or a Ray of this machine's own, which listens
-    on the loopback interface alone and ends with the feed.
+    address: address of a Ray cluster ('host:port'); None: that of RAY_ADDRESS, or a new Ray on this machine, which
+    listens on the loopback interface only and ends with the feed.
 
     Raises:
         MissingExtra: ray is not installed.
@@ -191,23 +193,23 @@ class RayEngine:
         self._actors: Any = self._ray.remote(FeedActor).options(max_restarts=0, scheduling_strategy="SPREAD")
 
     def start(self) -> "RayWorker":
-        """Have Ray start an actor on one of its nodes."""
+        """Start an actor on one of the cluster's nodes."""
         return RayWorker(self._ray, self._actors.remote(self._settings, str(Path.cwd()), __version__))
 
     def close(self) -> None:
-        """Leave the cluster; a Ray that was started for this feed ends."""
+        """Leave the cluster after the last use in this process; a Ray that was started here then ends."""
         self._connection.close()
 
 
 class RayWorker:
-    """An actor, as the feed sees it."""
+    """A worker that runs in a Ray actor."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self.place = ""
         self._ray, self._actor = ray, actor
 
     def answers(self, window: int) -> Iterator[Arrays]:
-        """Ask, and copy what comes out of the object store, until the window is complete or the actor has ended."""
+        """Request a window, and copy the answers from the object store until it is complete or the actor has ended."""
         problems = self._ray.exceptions
         try:
             self.place = self.place or self._ray.get(self._actor.place.remote())
@@ -220,9 +222,9 @@ class RayWorker:
             if getattr(error, "actor_init_failed", False):
                 raise RecSmithError(f"Ray could not start a worker of the feed: {error}") from None
         except problems.RayError:
-            return  # what it had made is lost with its node
+            return  # the actor's objects are lost with its node
 
     def end(self) -> None:
-        """Have Ray end the actor, also one that has not begun."""
+        """End the actor, even if it has not started yet."""
         if self._ray.is_initialized():
             self._ray.kill(self._actor, no_restart=True)

@@ -1,4 +1,4 @@
-"""How the feeds of a run do, as files that ranks write and anybody reads: `RUN/feed/rank-00000.json`."""
+"""The status of a run's feeds, in files that ranks write and other programs read: `RUN/feed/rank-00000.json`."""
 
 import os
 import socket
@@ -18,17 +18,17 @@ from recsmith.files import check_schema, decode, dump_json, encode, in_order, pa
 
 SCHEMA = "recsmith/feed-status/1"
 FOLDER = "feed"
-EVERY_S = 2.0  # between two writings; trade-off: more often shows more, and costs a small file each
-SILENT_S = 15.0  # without a writing, after which the rank is taken for ended by force
-RECENT_S = 10.0  # over which throughput and waiting are told
+EVERY_S = 2.0  # seconds between two status files; trade-off: more often is more current, at one small file each
+SILENT_S = 15.0  # seconds without a new status after which a rank counts as killed
+RECENT_S = 10.0  # seconds over which throughput and waiting are averaged
 
 
 @noun
 class WorkerStatus:
-    """A worker of a feed. place: its machine and process id, '' until it runs.
+    """The status of a worker. place: its machine and process id, '' until it runs.
 
-    window: that it makes; None: it waits for one, since enough is made ahead. windows: that it has made. lag_s: seconds
-    since a part of its window last came from it; 0 where it waits.
+    window: number of the window that it is making; None: it waits, since enough windows are made in advance. windows:
+    number of windows that it has made. lag_s: seconds since the last part of its window arrived; 0 if it waits.
     """
 
     number: int
@@ -40,12 +40,13 @@ class WorkerStatus:
 
 @noun
 class FeedStatus:
-    """The feed of a rank at a moment. written: seconds since 1970. process: machine and process id of the rank.
+    """The status of a rank's feed. written: time in seconds since 1970. process: machine and process id of the rank.
 
-    epoch, used, num_samples: samples of all ranks, trained and in the epoch. samples: of this rank in the `seconds`
-    since the feed began. samples_per_s, waiting: of the last seconds, what the rank took and the share of the time that
-    it waited for data. waited_s: since the feed began. ahead: samples of this rank that are ready. windows: made.
-    lost: workers that were replaced. ended: whether the feed was closed.
+    epoch, used, num_samples: number of the epoch, samples of all ranks that are used, and samples in the epoch.
+    samples: samples that this rank took in the `seconds` since the feed began. samples_per_s, waiting: over the last
+    seconds, samples that the rank took per second, and the share of time that it waited for data. waited_s: seconds of
+    waiting since the feed began. ahead: samples of this rank that are ready. windows: number of windows made. lost:
+    number of workers that were replaced. ended: whether the feed was closed.
     """
 
     rank: int
@@ -68,31 +69,31 @@ class FeedStatus:
     workers: tuple[WorkerStatus, ...]
 
     def age_s(self, now: float | None = None) -> float:
-        """Seconds since it was written."""
+        """Seconds since the status was written."""
         return max(0.0, (time.time() if now is None else now) - self.written)
 
     def is_silent(self, now: float | None = None) -> bool:
-        """Whether the rank should have written since, and has not."""
+        """Whether the rank has not updated its status for too long, although the feed has not ended."""
         return not self.ended and self.age_s(now) > SILENT_S
 
 
 def status_file(output: Path, rank: int) -> Path:
-    """The file of a rank in a run's folder."""
+    """The path of a rank's status file in a run's folder."""
     return output / FOLDER / f"rank-{rank:05d}.json"
 
 
 def write_status(path: Path, status: FeedStatus) -> None:
-    """Write a file, whole or not at all; its folder is made. RecSmithError or OSError where the disk refuses."""
+    """Write a status file atomically and create its folder; raises RecSmithError or OSError if writing fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, dump_json({"schema": SCHEMA, **encode(status)}).encode())
 
 
 def read_statuses(output: Path) -> list[FeedStatus]:
-    """The feeds of a run, one for each rank of the job that wrote last.
+    """The statuses of a run's feeds, one for each rank of the job that wrote last.
 
     Raises:
-        UsageError: there are none.
-        CorruptFile: a file is not what it should be.
+        UsageError: the run has no status files.
+        CorruptFile: a file is invalid.
     """
     files = in_order((output / FOLDER).glob("rank-*.json"))
     if not files:
@@ -114,7 +115,7 @@ def _read(file: Path) -> FeedStatus:
 
 
 class Recorder:
-    """Looks at a buffer and its workers, and writes what it sees. A disk that refuses changes nothing else."""
+    """Writes the status of a buffer and its workers every EVERY_S seconds in a thread; disk errors are ignored."""
 
     def __init__(
         self, path: Path, settings: FeedSettings, num_samples: int, engine: str, buffer: Buffer,
@@ -122,13 +123,13 @@ class Recorder:
     ) -> None:  # fmt: skip
         self.path, self.settings, self.num_samples, self.engine = path, settings, num_samples, engine
         self.buffer, self.threads, self.begun = buffer, threads, time.monotonic()
-        self.recent = deque([(self.begun, 0, 0.0)])  # when; samples and seconds of waiting until then
+        self.recent = deque([(self.begun, 0, 0.0)])  # (time, samples so far, seconds of waiting so far)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="recsmith-feed-status")
         self._thread.start()
 
     def close(self) -> None:
-        """Write a last time, that the feed has ended."""
+        """Write a last status, which says that the feed has ended."""
         if not self._ended.is_set():
             self._ended.set()
             self._thread.join()
@@ -143,7 +144,7 @@ class Recorder:
             self._ended.wait(EVERY_S)
 
     def status(self, *, ended: bool = False) -> FeedStatus:
-        """How the feed does now."""
+        """The current status of the feed."""
         buffer, settings = self.buffer, self.settings
         with buffer.changed:
             now, samples, waited_s = time.monotonic(), buffer.samples, buffer.waited_s
@@ -159,7 +160,7 @@ class Recorder:
             )  # fmt: skip
 
     def _since(self, now: float, samples: int, waited_s: float) -> tuple[float, int, float]:
-        """The oldest look that is recent enough; keeps this one."""
+        """The oldest record within the last RECENT_S seconds; adds the current values to the records."""
         while len(self.recent) > 1 and now - self.recent[0][0] > RECENT_S:
             self.recent.popleft()
         self.recent.append((now, samples, waited_s))

@@ -1,11 +1,10 @@
-"""A worker of a feed: reads, transforms and batches the windows that it is asked for, wherever an engine runs it.
+"""A worker of a feed: reads, transforms and batches the requested windows, in a process that an engine starts.
 
     request   the number of a window
-    answer    a part of each step that has samples in it, then the window's number; or the text of an error
+    answer    for each step with samples in the window their part, then the window's number; or an error text
 
-As a process of its own it gets the settings as JSON in its first argument; requests come through standard input,
-answers go to standard output. Nothing is kept between windows: a worker that was lost can be replaced by another.
-Imports no torch.
+A local process gets its settings as JSON in the first argument; requests come through standard input, answers go to
+standard output. No state is kept between windows, so a lost worker can be replaced by another. Imports no torch.
 
 B samples, U distinct rows
 """
@@ -27,18 +26,17 @@ from recsmith.errors import RecSmithError
 from recsmith.files import decode, parse_json
 from recsmith.jobs.processes import Arrays, encode_text, receive, send
 
-ABOUT = "about"  # window, first slot of the step, corrupt samples
+ABOUT = "about"  # name of the array (window, first slot of the step, number of corrupt samples)
 WINDOW, ERROR = "window", "error"
 
 
 @noun
 class FeedSettings:
-    """The batches of one rank from a position on. A window's batches follow from these settings and its number alone.
+    """The batches of one rank from a position on; a window's batches depend on these settings and its number alone.
 
-    data: a path, or a mapping with the format (docs/data.md). batch_size: samples of the rank and step. groups:
-    features whose distinct bags alone the batches hold (docs/datasets.md). samples: of the data in stored order, the
-    first and the one after the last, that the position counts in; None: all. deal: by what work samples are dealt to
-    ranks.
+    data: a path, or a mapping with the format (docs/data.md). batch_size: samples per rank and step. groups: groups of
+    features of which batches hold only distinct bags (docs/datasets.md). samples: range (first, last + 1) of the data
+    in stored order, to which the position refers; None: all. deal: how to balance the ranks' work in a step.
     """
 
     data: Any
@@ -59,13 +57,13 @@ class FeedSettings:
 
     @property
     def step(self) -> int:
-        """Samples of all ranks and a step."""
+        """Number of samples of all ranks in a step."""
         return self.batch_size * self.world_size
 
 
 @record
 class StepPart:
-    """The samples of a step that a window holds. first: slot of the step. corrupt: samples passed over."""
+    """The rank's samples of a step in one window. first: first slot of the step. corrupt: number of skipped samples."""
 
     window: int
     first: int
@@ -74,7 +72,7 @@ class StepPart:
 
 
 def arrays_of(part: StepPart, schema: DataSchema, groups: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """A part as arrays by name; features and groups by their numbers."""
+    """A part as a dict of arrays, whose names contain the numbers of features and groups."""
     samples = part.samples
     made: dict[str, Any] = {
         ABOUT: np.array([part.window, part.first, part.corrupt], np.int64),
@@ -91,7 +89,7 @@ def arrays_of(part: StepPart, schema: DataSchema, groups: Sequence[Sequence[str]
 
 
 def part_of(arrays: Mapping[str, Any], schema: DataSchema, groups: Sequence[Sequence[str]]) -> StepPart:
-    """The part that such arrays are."""
+    """The part from a dict of arrays that `arrays_of` made."""
     window, first, corrupt = arrays[ABOUT].tolist()
     ids = {
         name: JaggedIds(
@@ -112,13 +110,13 @@ def part_of(arrays: Mapping[str, Any], schema: DataSchema, groups: Sequence[Sequ
 
 
 class Worker:
-    """Makes the parts of windows; its data is opened for the first one."""
+    """Makes the parts of windows; the data is opened at the first request."""
 
     def __init__(self, settings: FeedSettings) -> None:
         self.settings = settings
 
     def answers(self, window: int) -> Iterator[Arrays]:
-        """All that is answered when this window is asked for."""
+        """All answers to the request of a window."""
         try:
             for part in self.parts(window):
                 yield arrays_of(part, self.dataset.schema, self.settings.groups)
@@ -127,7 +125,7 @@ class Worker:
             yield {ERROR: encode_text(str(error))}
 
     def parts(self, window: int) -> Iterator[StepPart]:
-        """The parts of all steps that have samples in a window, in their order."""
+        """The parts of all steps with samples in the window, in order of steps."""
         order, settings = self.reader.order, self.settings
         begin, end = (int(each) for each in order.bounds[window : window + 2])
         used, step = settings.position.used, settings.step
@@ -139,12 +137,12 @@ class Worker:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The data."""
+        """The dataset of the settings, opened once."""
         return self.settings.open()
 
     @cached_property
     def reader(self) -> BatchReader:
-        """What reads the batches of this rank."""
+        """The reader of this rank's batches."""
         settings, dataset = self.settings, self.dataset
         return BatchReader(
             dataset.source, dataset.order(settings.position), settings.position, settings.rank, settings.world_size,
@@ -153,21 +151,21 @@ class Worker:
 
 
 def worker_of(settings: str) -> Worker:
-    """The worker of settings that are written as JSON."""
+    """A worker for settings in JSON."""
     return Worker(decode(FeedSettings, parse_json(settings, "the settings"), "the settings"))  # type: ignore[arg-type]
 
 
 def main() -> None:
-    """Serve windows until nobody asks for more."""
+    """Answer requests until standard input is closed."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not come between answers
+    os.dup2(2, 1)  # redirect prints of libraries to standard error, so that they do not mix with answers
     worker = worker_of(sys.argv[1])
     try:
         while (request := receive(sys.stdin.buffer)) is not None:
             for arrays in worker.answers(int(request[WINDOW][0])):
                 send(out, arrays)
     except OSError:
-        return  # nobody listens any more
+        return  # the reader has closed its pipe
 
 
 if __name__ == "__main__":

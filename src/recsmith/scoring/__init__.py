@@ -1,5 +1,5 @@
-"""How good predictions are: normalized entropy, log loss, calibration, AUC, and rankings of samples beside others.
+"""Scores of predictions: normalized entropy, log loss, calibration, AUC, and rankings of samples within groups.
 
-scores.py holds the figures and says them in words, without torch; predictions.py makes them of all ranks' predictions,
-and ranking.py of samples that belong together.
+scores.py defines the scores and formats them, without torch; predictions.py computes them from the predictions of all
+ranks, and ranking.py from samples that are grouped, such as by user.
 """

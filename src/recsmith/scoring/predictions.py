@@ -1,4 +1,4 @@
-"""What is told of predictions: normalized entropy, log loss, calibration and AUC, by torchrec.metrics' formulas.
+"""Computes normalized entropy, log loss, calibration and AUC of predictions, by the formulas of torchrec.metrics.
 
 n predictions, L labels; bins of predicted probability
 """
@@ -19,8 +19,8 @@ from recsmith.data.batch import joined_weights
 from recsmith.scoring.ranking import Grouping, ranking_scores
 from recsmith.scoring.scores import LabelScores, Scores, scores_of
 
-ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
-BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-off: finer ones cost time at each line
+ETA = 1e-12  # as in torchrec.metrics: probabilities are clipped to this distance from 0 and 1
+BINS = 2**14  # bins of training's AUC; predictions in one bin count as equal; trade-off: more cost time per log line
 SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted", "squared_error",
         "known", "rows")  # fmt: skip
 
@@ -30,9 +30,9 @@ Predictions = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # logits, labels 
 
 @dataclass(frozen=True)
 class ScoredLabels:
-    """The labels of predictions: their names, and those of them that a model says itself, in place of a logit.
+    """The labels of predictions. said: names of labels whose value the model predicts itself, instead of a logit.
 
-    pr_auc: whether tests tell their average precision, too.
+    pr_auc: whether tests also report average precision.
     """
 
     names: tuple[str, ...]
@@ -41,33 +41,33 @@ class ScoredLabels:
 
     @property
     def numbers(self) -> list[bool]:
-        """Of each, whether the model says it itself."""
+        """For each label, whether the model predicts its value itself."""
         return [name in self.said for name in self.names]
 
     def scores(self, sums: torch.Tensor, found: Sequence[LabelScores]) -> Scores:
-        """Scores of all. sums: SUMS of each."""
+        """The scores over all labels. sums: SUMS of each label. found: the scores of each label."""
         rows = int(sums[0, SUMS.index("rows")])
         return scores_of(rows, dict(zip(self.names, found, strict=True)))
 
 
 class Window:
-    """Predictions of this rank since the last line was told.
+    """Predictions of this rank since the last line of the log.
 
-    labels: their names, and which the model says itself. grouping: samples ranked together. A label that is NaN is
-    missing, and its prediction is left out. Weights of samples count in all scores.
+    labels: their names, and which ones the model predicts as values. grouping: which samples are ranked together. A
+    label of NaN is missing, and its prediction is left out. All scores use the samples' weights.
 
-    They are copied to one place: a tensor of each step that is kept lies among the blocks that steps free and take
-    again, and made steps on a CPU 5 % to 7 % longer.
+    Predictions are copied into one tensor: keeping a tensor per step fragments the memory that steps free and reuse,
+    and made steps on a CPU 5 % to 7 % longer.
     """
 
     def __init__(self, device: torch.device, labels: ScoredLabels, grouping: Grouping | None = None) -> None:
         self.labels, self.grouping = labels, grouping
         self._groups: list[torch.Tensor] = []
         self._kept = torch.empty(3, len(labels.names), 0, device=device)  # logits, labels, weights (3, L, room)
-        self._count = 0  # how many of them are there
+        self._count = 0  # number of predictions kept
 
     def add(self, logits: torch.Tensor, labels: torch.Tensor, samples: Sequence[Batch] = ()) -> None:
-        """Keep the predictions of batches (B, L). samples: those batches, whose first samples these are; () weigh 1."""
+        """Keep the predictions of batches (B, L). samples: the batches, for weights of their first B samples; (): 1."""
         begin, end = self._count, self._count + len(logits)
         if end > self._kept.shape[2]:
             larger = torch.empty(3, len(self.labels.names), 2 * end, device=logits.device)
@@ -80,12 +80,12 @@ class Window:
         self._count = end
 
     def add_groups(self, samples: Batch, count: int) -> None:
-        """Keep which of the first samples of a batch are ranked together, where any are."""
+        """Keep the groups of the first `count` samples of a batch, if samples are ranked."""
         if self.grouping is not None:
             self._groups.append(torch.from_numpy(self.grouping.of(samples.take(np.arange(count)))))
 
     def scores(self) -> Scores:
-        """Scores of all ranks' predictions, AUC by bins; called on every rank, and the window is empty afterwards."""
+        """Scores of all ranks' predictions, with a binned AUC; call it on every rank. Empties the window."""
         kinds = self.labels.numbers
         of_each = [(_sums(*pair, own), _histogram(*pair)) for pair, own in zip(self._whole(), kinds, strict=True)]
         sums = torch.stack([torch.cat([each, histogram.flatten()]) for each, histogram in of_each])
@@ -96,7 +96,7 @@ class Window:
         return self.labels.scores(sums, found)
 
     def exact_scores(self) -> Scores:
-        """The same with the exact AUC, for which every rank gets all predictions."""
+        """Scores of all ranks' predictions, with an exact AUC, for which every rank gathers all predictions."""
         pairs: list[Predictions] = [(_gathered(a), _gathered(b), _gathered(c)) for a, b, c in self._whole()]
         sums, found = _exact(pairs, self.labels)
         if self.grouping is not None:
@@ -112,20 +112,20 @@ class Window:
         return replace(found, ranking=made)
 
     def _whole(self) -> list[Predictions]:
-        """Those of each label."""
+        """The kept predictions of each label; empties the window."""
         logits, labels, weights = self._kept[..., : self._count]
         self._count = 0
         return list(zip(logits, labels, weights, strict=True))
 
 
 def _known(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> Predictions:
-    """Those predictions whose label is there."""
+    """The predictions whose label is not missing."""
     there = ~labels.isnan()
     return logits[there], labels[there], weights[there]
 
 
 def _sums(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor, number: bool = False) -> torch.Tensor:
-    """SUMS of some predictions, in double precision. number: they are the label itself, and no logits."""
+    """SUMS of predictions, in double precision. number: whether predictions are values of the label, not logits."""
     rows = logits.new_full((), len(labels), dtype=torch.double)
     said, labels, weights = (each.double() for each in _known(logits, labels, weights))
     nothing, known = torch.zeros_like(rows), rows * 0 + len(labels)
@@ -150,7 +150,7 @@ def _exact(pairs: Sequence[Predictions], labels: ScoredLabels) -> tuple[torch.Te
 
 
 def _pr_auc(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> float | None:
-    """Average precision by torchrec.metrics: the sum over thresholds of precision times the gain of recall."""
+    """Average precision by torchrec.metrics: the sum over thresholds of precision * increase of recall."""
     wanted, weights = (labels > 0.5).double(), weights.double()
     if not bool((wanted * weights).any()) or not bool(torch.isfinite(logits).all()):
         return None
@@ -174,12 +174,12 @@ def _scores(sums: torch.Tensor, auc: float | None, number: bool = False) -> Labe
 
 
 def _finite(value: torch.Tensor) -> float | None:
-    """A score; none of predictions that are not finite."""
+    """The value of a score; None if it is not finite."""
     return float(value) if bool(torch.isfinite(value)) else None
 
 
 def _histogram(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """(2, BINS): weights of negative and positive labels by predicted probability."""
+    """Sums of the weights of negative and positive labels in bins of predicted probability (2, BINS)."""
     logits, labels, weights = _known(logits, labels, weights)
     bins = (logits.sigmoid() * BINS).long().clamp_(0, BINS - 1)
     counts = torch.bincount(bins + BINS * (labels > 0.5), weights.double(), minlength=2 * BINS)
@@ -187,7 +187,7 @@ def _histogram(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
 
 
 def _binned_auc(histogram: torch.Tensor) -> float | None:
-    """The chance that a positive's prediction is above a negative's; equal ones count half. None: it has no pair."""
+    """Probability that a positive's bin is above a negative's; equal bins count half. None if there are no pairs."""
     negative, positive = histogram
     below = negative.cumsum(0) - negative
     pairs = negative.sum() * positive.sum()
@@ -195,7 +195,7 @@ def _binned_auc(histogram: torch.Tensor) -> float | None:
 
 
 def exact_auc(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None = None) -> float | None:
-    """The same without bins: predictions that are equal bit for bit count half. weights: of the samples; None: 1."""
+    """AUC without binning; only bitwise equal predictions count half. weights: of the samples; None: 1."""
     weights = torch.ones_like(labels) if weights is None else weights
     order = logits.argsort()
     _, group = torch.unique_consecutive(logits[order], return_inverse=True)
@@ -208,9 +208,13 @@ def exact_auc(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor 
 def exact_scores(
     logits: torch.Tensor, labels: torch.Tensor, names: Sequence[str], samples: Sequence[Batch] = ()
 ) -> Scores:
-    """Scores of predictions that lie in one process (n, L), by the names of their labels, which are chances.
+    """Scores of predictions that are held in one process, for labels that are probabilities.
 
-    samples: the batches that they are of, which may have weights.
+    Args:
+        logits: predictions (n, L).
+        labels: true labels (n, L).
+        names: names of the labels.
+        samples: the batches of the predictions, for the samples' weights; (): weights are 1.
     """
     told, found = ScoredLabels(tuple(names)), joined_weights(samples)
     weights = torch.ones(len(labels)) if found is None else torch.from_numpy(found)
@@ -219,7 +223,7 @@ def exact_scores(
 
 
 def _gathered(values: torch.Tensor) -> torch.Tensor:
-    """The values of all ranks, in order of ranks."""
+    """The values of all ranks, concatenated in order of ranks."""
     counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=values.device)
     counts[dist.get_rank()] = len(values)
     dist.all_reduce(counts)

@@ -1,15 +1,15 @@
-"""Samples ranked beside those of their group, such as a user's: grouped AUC, hit rate, recall and NDCG at k.
+"""Scores of rankings within groups of samples, such as a user's: grouped AUC, hit rate, recall and NDCG at k.
 
-    grouped AUC   the mean of groups' AUC, weighted by their samples (Zhou et al. 2018, arXiv 1706.06978, section 4.2)
+    grouped AUC   mean of groups' AUC, weighted by their samples (Zhou et al. 2018, arXiv 1706.06978, section 4.2)
     hit rate at k share of groups with a positive among the first k
-    recall at k   share of a group's positives among its first k, the mean of groups
-    NDCG at k     sum of 1 / log2(place + 2) of positives among the first k, over that of the best order (Jarvelin and
-                  Kekalainen 2002), the mean of groups
+    recall at k   share of a group's positives among its first k, as the mean over groups
+    NDCG at k     sum of 1 / log2(place + 2) of positives among the first k / that of the best order (Jarvelin and
+                  Kekalainen 2002), as the mean over groups; places count from 0
 
-Groups without a positive or without a negative have no order, and are left out. Equal scores share their mean place.
-Where samples have weights, a pair of a grouped AUC counts by the product of both, and a group by the sum of its own;
-recall is a share of the positives' weights, and a positive's weight is its gain in NDCG. A sample takes one place
-whatever its weight, and one of weight 0 is no hit.
+Groups without a positive or without a negative are left out. Samples with equal scores all get their mean place. If
+samples have weights, a pair in grouped AUC counts with the product of both weights, and a group with the sum of its
+weights; recall is the share of the positives' weights, and a positive's gain in NDCG is its weight. A sample takes one
+place whatever its weight, and a sample of weight 0 is no hit.
 
 n samples, G groups
 """
@@ -27,12 +27,12 @@ from recsmith.scoring.scores import AtScores, RankingScores
 
 
 class Grouping:
-    """Which samples of a dataset are ranked together, and at which places k: `metrics.group`, `metrics.at` of a run.
+    """Which samples of a dataset are ranked together, and for which k: `metrics.group` and `metrics.at` of a run.
 
-    feature: of which they have the same id; None: a target and its `negatives` are ranked together.
+    feature: samples with the same id of this feature form a group; None: a target and its `negatives` do.
 
     Raises:
-        UsageError: the data has no such feature, or no groups of its own where none is named.
+        UsageError: the data has no such feature, or no feature is named and the data has no negatives.
     """
 
     def __init__(self, feature: str | None, at: Sequence[int], dataset: Dataset) -> None:
@@ -49,7 +49,7 @@ class Grouping:
             raise UsageError(f"metrics.group: data.test has no feature '{self.feature}'{hint}")
 
     def of(self, samples: Batch) -> Ints:
-        """The group of each sample (n,); UsageError where one has no id of the feature, or several."""
+        """The group of each sample (n,); UsageError if a sample does not have exactly one id of the feature."""
         if self.feature is None:
             return samples.sample_ids // self.samples_per_target
         bags = expanded(samples).ids[self.feature]
@@ -63,16 +63,21 @@ class Grouping:
 
 
 def grouping(feature: str | None, at: Sequence[int], dataset: Dataset) -> Grouping | None:
-    """Which samples of a dataset are ranked together; None where nobody asks for a ranking."""
+    """Which samples of a dataset are ranked together; None if neither a feature nor any k is given."""
     return Grouping(feature, at, dataset) if feature is not None or at else None
 
 
 def ranking_scores(
     logits: Floats, labels: Floats, groups: Ints, at: Sequence[int], weights: Floats | None = None
 ) -> RankingScores:
-    """Scores of predictions of a label (n,), each beside those of its group (n,). Cost: three sorts.
+    """Ranking scores of a label's predictions within groups. Cost: three sorts.
 
-    weights: of samples; None: 1.
+    Args:
+        logits: predictions (n,).
+        labels: true labels (n,); above 0.5 is positive.
+        groups: the group of each sample (n,).
+        at: the values of k.
+        weights: weights of the samples (n,); None: 1.
     """
     if not len(logits) or not np.isfinite(logits).all():
         return RankingScores(groups=0, auc=None, at={})
@@ -97,28 +102,28 @@ def ranking_scores(
 
 
 def _places(group: Ints, alike: Ints) -> Floats:
-    """The place of each sample in its group, from 0 on; equal scores, which are `alike`, have the mean of theirs."""
+    """The place of each sample in its group, from 0; samples with the same `alike`, of equal scores, get their mean."""
     within = _counted_on(group).astype(np.float64)
     return (np.bincount(alike, weights=within) / np.bincount(alike))[alike]
 
 
 def _counted_on(group: Ints) -> Ints:
-    """Numbers from 0 on of the samples of each group, which lie side by side."""
+    """The samples of each group numbered from 0; samples must be sorted by group."""
     sizes = np.bincount(group)
     return np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def _below(group: Ints, alike: Ints, rest: Floats, negatives: Floats) -> Floats:
-    """The weight of negatives that a sample is above, in its group; those of an equal score count half."""
+    """The weight of the negatives in its group that each sample is ranked above; those of equal score count half."""
     equal = np.bincount(alike, weights=rest)
-    until = (np.cumsum(equal) - equal / 2)[alike]  # of all groups before, too
+    until = (np.cumsum(equal) - equal / 2)[alike]  # includes all earlier groups
     return np.cumsum(negatives)[group] - until
 
 
 def _at(
     k: int, group: Ints, wanted: Floats, place: Floats, positives: Floats, counted: np.ndarray
 ) -> AtScores:  # fmt: skip
-    """Scores of the first k. wanted: weights of positives, 0 of negatives (n,); positives: their sums (G,)."""
+    """Scores of the first k. wanted: weights of positives, 0 for negatives (n,). positives: their sums (G,)."""
     first = np.where(place < k, wanted, 0.0)
     found = np.bincount(group, weights=first)
     gain = np.bincount(group, weights=first / np.log2(place + 2))

@@ -1,4 +1,4 @@
-"""Scores of predictions, as files, logs and reports hold them, and their means over seeds."""
+"""Scores of predictions in the form of files, logs and reports, and their means over seeds."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from recsmith.files import encode
 
 @noun
 class AtScores:
-    """How good the first k of each group are, means of groups: `hit_rate` and `recall` as shares, and `ndcg`."""
+    """Scores of the first k samples of each group, as means over groups: `hit_rate`, `recall` (shares) and `ndcg`."""
 
     hit_rate: float
     recall: float
@@ -20,10 +20,10 @@ class AtScores:
 
 @noun
 class RankingScores:
-    """How good samples are ranked beside those of their group (ranking.py).
+    """How well samples are ranked within their groups (ranking.py).
 
-    groups: with a positive and a negative sample. auc: the mean of theirs, weighted by samples; null without any. at:
-    by k, scores of the first k.
+    groups: number of groups with a positive and a negative sample. auc: mean AUC of these groups, weighted by samples;
+    null if there are no such groups. at: by k, scores of the first k samples.
     """
 
     groups: int
@@ -33,13 +33,13 @@ class RankingScores:
 
 @noun
 class LabelScores:
-    """How good predictions of a label are, in nats and shares; a score is null where it has no meaning.
+    """How good predictions of a label are, in nats and shares; a score is null if it is undefined.
 
-    ne: cross entropy over that of always predicting the mean label; null where all labels are equal, as auc is then.
-    calibration: mean prediction over mean label; null where no label is above 0. ranking: beside samples of the same
-    group, where the run names groups. samples: that have the label, where some may lack it. rmse: root of the mean
-    squared error, where the model says the label itself; the scores of chances are null then. pr_auc: average
-    precision, where the run asks for it; null without positives.
+    ne: cross entropy / cross entropy of always predicting the mean label; null if all labels are equal, as is auc.
+    calibration: mean prediction / mean label; null if no label is above 0. ranking: scores within groups, if the run
+    names groups. samples: number of samples that have the label, if some lack it. rmse: root mean squared error, if the
+    model predicts the label's value itself; scores of probabilities are null then. pr_auc: average precision, if the
+    run asks for it; null without positives.
     """
 
     logloss: float | None
@@ -54,11 +54,12 @@ class LabelScores:
 
 @noun
 class Scores:
-    """How good predictions of `samples` are: scores as LabelScores has them, of several labels their means.
+    """How good the predictions of `samples` samples are: the scores of LabelScores; for several labels, their means.
 
-    corrupt: samples beside them that were left out. labels: scores of each label by its name, where there are several;
-    a mean is null where a label has no such score, but of those that the model says itself, whose score is rmse.
-    ranking: of data with one label, where the run names groups.
+    corrupt: number of further samples that were skipped. labels: scores of each label by name, if there are several.
+    The mean of rmse is over labels whose value is predicted, and all other means are over the remaining labels; a mean
+    is null if one of its labels has no such score. ranking: scores within groups, for data with one label, if the run
+    names groups.
     """
 
     samples: int
@@ -74,7 +75,7 @@ class Scores:
 
 
 def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
-    """Scores of samples by those of each of their labels."""
+    """The scores of samples, from the scores of each of their labels."""
 
     def mean(name: str, *, of_numbers: bool = False) -> float | None:
         of_kind = [each for each in labels.values() if (each.rmse is not None) == of_numbers]
@@ -90,14 +91,14 @@ def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
 
 
 def by_label(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Scores as a log has them, flat: those of a label under `label/score`, as TensorBoard names them."""
+    """Scores as a flat dict for a log; the scores of each label are named `label/score`, as in TensorBoard."""
     labels: Mapping[str, Mapping[str, Any]] = scores.get("labels") or {}
     flat = {f"{label}/{name}": value for label, found in labels.items() for name, value in _flat(found).items()}
     return {**{name: value for name, value in _flat(scores).items() if name != "labels"}, **flat}
 
 
 def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Scores with those of rankings beside the others: `grouped_auc`, `ndcg@10`."""
+    """Scores as a flat dict, with names such as `grouped_auc` and `ndcg@10` for scores of rankings."""
     ranking: Mapping[str, Any] = scores.get("ranking") or {}
     flat = {name: value for name, value in scores.items() if name != "ranking"}
     if ranking:
@@ -107,7 +108,7 @@ def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 SHOWN = {"logloss": ("log loss", ".5f"), "ne": ("NE", ".4f"), "auc": ("AUC", ".5f"),
          "calibration": ("calibration", ".4f"), "rmse": ("RMSE", ".5f"), "pr_auc": ("PR-AUC", ".5f")}  # fmt: skip
-CHANCES = ("logloss", "ne", "auc", "calibration")  # scores of labels of 0 to 1
+CHANCES = ("logloss", "ne", "auc", "calibration")  # scores of labels that are probabilities
 WITHOUT = {
     "logloss": "no sample, or no finite prediction", "ne": "all labels are equal", "auc": "all labels are equal",
     "calibration": "no label is above 0", "rmse": "the model says no label itself, or none that is finite",
@@ -116,7 +117,7 @@ WITHOUT = {
 
 
 def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = CHANCES) -> str:
-    """Scores as a log has them in a line; what has no meaning says why. Those of each of several labels follow."""
+    """A log's scores in one line, with reasons for undefined scores; several labels follow one by one."""
     numbers = scores.get("rmse") is not None
     told = (*(name for name in names if not numbers or scores[name] is not None), *(["rmse"] if numbers else []))
     known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in told if scores[name] is not None]
@@ -134,7 +135,7 @@ def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = CHANCES) -> s
 
 
 def shown_ranking(ranking: Mapping[str, Any] | None) -> list[str]:
-    """Scores of rankings as a log has them."""
+    """Texts of a log's ranking scores; empty if there are none."""
     if not ranking:
         return []
     if ranking["auc"] is None:
@@ -147,15 +148,15 @@ def shown_ranking(ranking: Mapping[str, Any] | None) -> list[str]:
 
 
 def scores_text(scores: Scores) -> str:
-    """Scores in a line."""
+    """Scores in one line of text."""
     left = f"; {scores.corrupt:,} corrupt ones were left out" if scores.corrupt else ""
     return f"{shown_scores(encode(scores))}, of {scores.samples:,} samples{left}"
 
 
 def known_score(scores: Mapping[str, Any], name: str, where: str) -> float:
-    """A score that means something; UsageError where it does not, since nothing can be compared by it.
+    """A score by name; UsageError if it is undefined, since nothing can be compared by it.
 
-    scores: as a log has them. where: they were found, for errors.
+    scores: the scores of a log. where: their source, for errors.
     """
     value = scores.get(name)
     if value is None:
@@ -163,13 +164,13 @@ def known_score(scores: Mapping[str, Any], name: str, where: str) -> float:
     return float(value)
 
 
-STUDENT = (  # at 95 %, 1 to 14 degrees of freedom
+STUDENT = (  # quantiles of Student's t for two-sided 95 % intervals, for 1 to 14 degrees of freedom
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
 )  # fmt: skip
 
 
 def mean_within(values: Sequence[float]) -> tuple[float, float | None]:
-    """(mean, half of its 95 % interval by Student's t); None for a single value."""
+    """(mean, half width of its 95 % interval by Student's t, or None for a single value)."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, None
