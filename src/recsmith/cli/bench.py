@@ -41,7 +41,7 @@ _run_options = stack(
 def sharding(**options: Any) -> None:
     """Plan the sharding tasks of the NeuroShard paper, at our scale, with several planners, and measure the plans.
 
-    A run that was ended goes on in its folder (docs/benchmarks/sharding.md).
+    A run that was ended continues in its folder (docs/benchmarks/sharding.md).
 
     \b
     recsmith bench sharding --hardware cpu
@@ -57,7 +57,7 @@ def sharding(**options: Any) -> None:
 def learned(**options: Any) -> None:
     """Place tables that no shipped policy was trained on, with learned planners and others, and measure the plans.
 
-    A run that was ended goes on in its folder (docs/benchmarks/learned.md).
+    A run that was ended continues in its folder (docs/benchmarks/learned.md).
 
     \b
     recsmith bench learned --hardware simulated:h100 --visits 1

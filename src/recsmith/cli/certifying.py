@@ -26,7 +26,7 @@ class Certifying:
         return plan if self._made is None else self._made.plan
 
     def write(self, plan: Any) -> None:
-        """Write the certificate and say so, after the plan was printed."""
+        """Write the certificate and print a note on it, after the plan was printed."""
         if self._refused is not None:
             raise self._refused
         if self._made is None:

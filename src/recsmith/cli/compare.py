@@ -102,7 +102,7 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
 @click.option("--format", "format_", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True,
               help="Output.")  # fmt: skip
 def sweep_command(workload: str, output: str | None, force: bool, format_: str, **options: Any) -> None:
-    """Plan WORKLOAD for several numbers of devices, device types and batches, and show where more devices stop to pay.
+    """Plan WORKLOAD for several numbers of devices, device types and batches, and show where more devices stop paying.
 
     \b
     recsmith sweep dlrm-v2 --devices 8,16,32 --device h100,h200

@@ -142,7 +142,7 @@ _policy_options = stack(  # for all trainings of placement policies
 def dreamshard(**options: Any) -> None:
     """Train a policy that places tables; `--planner dreamshard:NAME.safetensors` plans by it (docs/learned.md).
 
-    A run that was ended, or killed, continues in the folder NAME.run beside the output.
+    A run that was ended, or killed, continues in the folder NAME.run next to the output.
 
     \b
     recsmith learn dreamshard --hardware simulated:h100 --output mine.safetensors
@@ -162,7 +162,7 @@ def autoshard(**options: Any) -> None:
     """Train a policy with an LSTM; `--planner autoshard:NAME.safetensors` plans by it (docs/learned.md).
 
     Actors are processes that place and measure; a lost one is replaced. A run that was ended, or killed, continues
-    in the folder NAME.run beside the output.
+    in the folder NAME.run next to the output.
 
     \b
     recsmith learn autoshard --hardware simulated:h100 --output mine.safetensors
@@ -194,7 +194,7 @@ def splits(
     """Train a policy of which tables are split; `--planner 'dreamshard:NAME.safetensors?splits=8'` plans by it.
 
     It learns from search under a cost model, and measures nothing. A run that was ended, or killed, continues in the
-    folder NAME.run beside the output (docs/learned.md).
+    folder NAME.run next to the output (docs/learned.md).
 
     \b
     recsmith learn splits --output mine.safetensors

@@ -92,7 +92,7 @@ def compute(
 def comm(
     hardware: str | None, ranks: int, budget: float | None, samples: int | None, seed: int, output: str | None
 ) -> None:
-    """Time all-to-alls of pooled embeddings between local ranks: gloo, or nccl where each rank has a GPU.
+    """Time all-to-alls of pooled embeddings between local ranks: gloo, or nccl if each rank has a GPU.
 
     \b
     recsmith measure comm --ranks 2 --budget 1m

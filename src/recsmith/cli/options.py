@@ -37,7 +37,7 @@ OPTION_GROUPS = {  # for commands that search: names of options under each title
     "The job as it runs": ("running", "step_time", "capture", "settings", "steps_tried"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
-# ^Seconds that a command takes after its search, in total, per table, and per table if the whole plan is written.
+# Seconds that a command takes after its search, in total, per table, and per table if the whole plan is written.
 ENDING_S, ENDING_TABLE_S, WRITING_TABLE_S = 0.05, 5e-5, 1e-4
 # seconds left to a search when the start of the command used up its time limit: the search then makes its first plan
 LEAST_LIMIT_S = 1e-3

@@ -19,7 +19,7 @@ from recsmith.units import counted
 def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: int, plain: int, force: bool) -> None:
     """Run COMMAND and capture some steps of it on every rank: times, and what depends on what (docs/predict.md).
 
-    The command runs to its own end; a step ends where the first torch.optim optimizer steps.
+    The command runs until it ends by itself; a step ends when the first torch.optim optimizer steps.
 
     \b
     recsmith capture -o trace/ -- python train.py

@@ -155,7 +155,7 @@ def reshard_command(
     """Move CHECKPOINT, of a job that ran under plan OLD, to the shards of plan NEW; other world sizes too.
 
     CHECKPOINT is a folder of torch.distributed.checkpoint, which is only read. OUT appears when it is complete; a run
-    that was ended, or killed, goes on when the same command is run again (docs/replan.md).
+    that was ended, or killed, continues when the same command is run again (docs/replan.md).
 
     \b
     recsmith reshard step-1000 --from old.json --to new.json -o step-1000-new

@@ -1,1 +1,1 @@
-"""What people and programs read: text tables and JSON."""
+"""Reports for people and programs: text tables and JSON."""

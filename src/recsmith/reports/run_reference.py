@@ -32,7 +32,7 @@ def run_schema() -> Raw:
 
 
 def _name_components(schema: Raw, key: str, names: list[str]) -> None:
-    """Let a key of the run accept the settings of its components, where its schema allows any mapping.
+    """Let a key of the run accept the settings of its components, if its schema allows any mapping.
 
     A class of the user's has settings of its own.
     """

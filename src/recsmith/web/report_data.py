@@ -103,8 +103,8 @@ class ShownPlan:
     """What a plan costs, and how it was made.
 
     name: the file of the plan, or another name for it. sequences_s: the part of total_s that every device spends under
-    any plan on rows of sequence tables. bound: of total_s. notes: what a reader should know besides, in sentences.
-    typically: the range of the step time by measured errors, in words.
+    any plan on rows of sequence tables. bound: of total_s. notes: further remarks, in sentences. typically: the range
+    of the step time by measured errors, in words.
     """
 
     name: str
@@ -217,7 +217,7 @@ def typically(plan: Plan) -> str:
 
 
 def notes_of(plan: Plan) -> Iterator[str]:
-    """What a reader should know besides the figures: the same sentences on the terminal, the page and in the report."""
+    """Remarks in addition to the figures: the same sentences on the terminal, the page and in the report."""
     towers, drawn = towers_words(plan), drawn_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), sequences_words(plan),
              drawn, dynamic_words(plan), beneath_words(plan), inexact_words(plan), wide_text(plan),

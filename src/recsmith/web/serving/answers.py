@@ -327,8 +327,8 @@ class PlanView:
     """A plan in detail: its summary, cluster and constraints, and its placements with rows and columns.
 
     draft: changes by hand that are not kept as a plan yet. question: the request of its search, if it has one.
-    notes: what to know besides, in the sentences of terminal and report. typically: the range of the step time by
-    measured errors, in words. valid_for: the space of the bound in words.
+    notes: further remarks, in the sentences of terminal and report. typically: the range of the step time by measured
+    errors, in words. valid_for: the space of the bound in words.
     devices_per_host: devices of a host, if the cluster's device is in the catalogue.
     """
 
