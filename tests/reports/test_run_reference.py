@@ -30,10 +30,10 @@ def test_the_schema_has_defaults_and_meanings() -> None:
     made = run_schema()
     assert made["properties"]["seed"] == {
         "default": 0, "title": "Seed", "type": "integer",
-        "description": "from which weights at the start, the order of samples and dropout follow.",
+        "description": "seed of the initial weights, the order of samples and dropout.",
     }  # fmt: skip
     assert made["anyOf"] == [{"required": ["data", "output"]}, {"required": ["extends"]}]
-    assert made["$defs"]["Checkpointing"]["properties"]["every"]["description"] == "steps between two of them."
+    assert made["$defs"]["Checkpointing"]["properties"]["every"]["description"] == "steps between two checkpoints."
 
 
 @needs_systems(*EVERY)

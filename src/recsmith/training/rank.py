@@ -40,7 +40,7 @@ def train_on_rank(run: Raw) -> Raw:
 
 
 def has_memory_to_spare(run: Run) -> bool:
-    """Whether all rows of a run are in device memory and no memory limit applies."""
+    """Whether all rows of a run are in memory, and no memory limit applies."""
     return run.rows == "device" and memory_limit() is None
 
 
