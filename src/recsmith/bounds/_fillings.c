@@ -1,4 +1,4 @@
-/* What fillings of a rank are worth at most, compiled: what `Knapsack.solve` of rank_shares.py does with array operations,
+/* The largest worth of fillings of a rank, compiled: like `Knapsack.solve` of rank_shares.py by array operations,
    to the last bit. The price of every share is known; a rank takes at most one share of each stage.
 
    Legend, as in Python: n shares, S stages, R and Q steps of seconds in the first phase and in the later ones. */
@@ -7,7 +7,7 @@
 
 enum { SIZES, STARTS, READY, REST, PRICE, BEFORE, WORTH, TAKEN, ARRAYS };
 
-/* One share more, where it fits and is worth it; number: of the share within its stage, from 1 on. */
+/* Add one share where it fits and raises the worth; number: of the share within its stage, from 1 on. */
 static void add_share(
     i64 R, i64 Q, i64 ready, i64 rest, f64 price, i64 number, const f64 *before, f64 *worth, i64 *taken
 ) {

@@ -1,7 +1,7 @@
-/* The least prices of tables where two hosts are told apart, compiled; host_prices.py prepares what it reads and calls it.
+/* The least prices of tables with two hosts distinguished, compiled; host_prices.py prepares its arrays and calls it.
 
-   From top to bottom: what a piece costs on each host; what is added to big ones; the cheapest split or option of each
-   table; what its pieces take of each host; and the arrays that Python hands over.
+   From top to bottom: prices of a piece on each host; additions for big pieces; the cheapest split or option of each
+   table; what its pieces take of each host; and the arrays that Python passes.
 
    Legend, as in Python: K price lists, U nodes, N pieces, P planes, C different tables, G fusion groups, m modes of a
    family, n width steps, o options, w options that span the world. */
@@ -14,15 +14,15 @@ static const f64 SHARE[SHARES] = {0, 0.5, 1, 3};           /* REST_SHARES of pha
 enum { SIZES, SECONDS, OWN, INVERSE, LEAST_OWN, REST, IN_STEPS, ALONE, ALONE_REST, UNFIT, SIZE, ONE, FAMILIES, COUNT, CELL, WIDE,
        COPIES, OPEN, LIMITS, NODE_OF, PRICES, PLANE, VALUE, USED, LARGEST, SELECTED, ARRAYS };
 enum { READY0, READY1, REST0, REST1, STEPPED, OF_HOSTS };  /* limits of a node; then of each host: */
-enum { MOST_ALONE, MOST_SECONDS, TIMES, HOST_LIMITS };     /* of pieces of a rank, of pieces of a host; what the former count */
-enum { READY_PRICE, REST_PRICE, DISCOUNT, STEP_PRICE, HOST_PRICES };  /* of a host; discount: on its own pieces' seconds */
+enum { MOST_ALONE, MOST_SECONDS, TIMES, HOST_LIMITS };     /* of a rank's pieces, of a host's; factor on the former */
+enum { READY_PRICE, REST_PRICE, DISCOUNT, STEP_PRICE, HOST_PRICES };  /* of a host; discount: on its pieces */
 enum { OF_RANKS, OF_HOST, LATER, WHOLE, HOST_USED };              /* seconds on a host; after both, those of worldwide options */
 #define NODE_LIMITS (OF_HOSTS + HOSTS * HOST_LIMITS)
 #define ALL_USED (HOSTS * HOST_USED + 1)
 #define ALL_LARGEST (2 * HOSTS + 2)                        /* by host: MOST_ALONE, MOST_SECONDS; then of all: alone, alone_rest */
 
 typedef struct {
-    i64 N, P, K, U, C, G, wide, rows, families, options, pairs, world, tells;   /* tells: whether what is selected is told */
+    i64 N, P, K, U, C, G, wide, rows, families, options, pairs, world, tells;   /* tells: return selections */
     const f64 *seconds, *own, *inverse, *least_own;        /* (N,), (P, N), (P, N), (P,) */
     const f64 *rest, *in_steps, *alone, *alone_rest, *unfit, *size, *one;  /* (N,); unfit: 0 or infinity; one: 1 or 0 */
     const f64 *count, *wide_seconds, *copies;
@@ -32,10 +32,10 @@ typedef struct {
 typedef struct {
     f64 *price, *other, *best, *row, *least;               /* (N,), (N,), (2 N,), (rows,), (C,) */
     i64 *start, *steps, *which;                            /* (rows,): of a row's pieces, 0 steps for options; (C,) */
-    char *host;                                            /* (N,): where a piece is cheaper */
+    char *host;                                            /* (N,): the host on which a piece is cheaper */
 } Buffers;
 
-/* What pieces cost on a rank of a host: first (N,) in the first phase, cost (N,) in all; infinity where they cannot be. */
+/* Prices of pieces on a rank of a host: first (N,) in the first phase, cost (N,) in all; infinity if not allowed. */
 static void price_plainly(const Pieces *p, const f64 *node, const f64 *of, const f64 *price, f64 *restrict first, f64 *restrict cost) {
     f64 a = price[READY_PRICE], b = price[REST_PRICE], c = price[STEP_PRICE], more = of[TIMES] - 1;
     f64 of_rank = smaller(of[MOST_ALONE], node[READY1]), of_host = of[MOST_SECONDS];
@@ -49,7 +49,7 @@ static void price_plainly(const Pieces *p, const f64 *node, const f64 *of, const
     }
 }
 
-/* Pieces of more than half of `ready` also pay for what no other piece can use of their ranks. */
+/* Pieces of more than half of `ready` also pay for the part of their ranks that no other piece can use. */
 static void charge_big_pieces(
     const Pieces *p, const f64 *node, const f64 *price, i64 plane, const f64 *restrict first, f64 *restrict cost
 ) {
@@ -74,7 +74,7 @@ static void charge_big_pieces(
     }
 }
 
-/* What pieces cost on a host, on all ranks that they cover (N,); infinity where they cannot be. */
+/* Prices of pieces on a host, over all ranks that they cover (N,); infinite if they cannot be there. */
 static void price_host(
     const Pieces *p, const f64 *node, const f64 *of, const f64 *price, i64 plane, f64 *restrict first, f64 *restrict cost
 ) {
@@ -84,7 +84,7 @@ static void price_host(
         cost[i] = (cost[i] - (1 - p->one[i]) * price[DISCOUNT] * p->seconds[i]) * p->size[i];
 }
 
-/* The least price (C,) of each table, and which option or row has it: -1 where none is open. */
+/* The least price (C,) of each table, and the option or row that has it: -1 if none is open. */
 static void price_tables(const Pieces *p, const i64 *open, Buffers *b) {
     const f64 *cost = b->price;
     f64 *row = b->row;
@@ -102,7 +102,7 @@ static void price_tables(const Pieces *p, const i64 *open, Buffers *b) {
     }
 }
 
-/* Add what so many pieces take of their host. */
+/* Add what `count` pieces take of their host. */
 static void use(const Pieces *p, i64 i, int host, f64 count, f64 *used, f64 *largest) {
     int one = p->size[i] == 1;
     f64 ranks = count * p->size[i], *of = used + host * HOST_USED, *most = largest + 2 * host + !one;
@@ -114,10 +114,10 @@ static void use(const Pieces *p, i64 i, int host, f64 count, f64 *used, f64 *lar
     largest[2 * HOSTS + 1] = larger(p->alone_rest[i], largest[2 * HOSTS + 1]);
 }
 
-/* The same of the pieces that cover all columns most cheaply. */
+/* The same for the pieces of the cheapest cover of all columns. */
 static void use_split(const Pieces *p, const Buffers *b, i64 start, i64 steps, f64 count, f64 *used, f64 *largest) {
     const f64 *cost = b->price + start;
-    f64 *best = b->best;                                   /* best[empty] covers all steps but so many */
+    f64 *best = b->best;                                   /* best[empty] covers all steps but `empty` */
     best[steps] = 0;
     for (i64 empty = steps - 1; empty >= 0; empty--)
         best[empty] = cheapest_last(cost, best + empty + 1, steps - empty);
@@ -128,7 +128,7 @@ static void use_split(const Pieces *p, const Buffers *b, i64 start, i64 steps, f
     }
 }
 
-static f64 use_tables(const Pieces *p, const Buffers *b, f64 *used, f64 *largest, i64 *selected) {  /* their least prices */
+static f64 use_tables(const Pieces *p, const Buffers *b, f64 *used, f64 *largest, i64 *selected) {  /* their prices */
     f64 total = 0;
     for (int i = 0; i < ALL_USED; i++) used[i] = 0;
     for (int i = 0; i < ALL_LARGEST; i++) largest[i] = 0;
@@ -151,9 +151,9 @@ static f64 use_tables(const Pieces *p, const Buffers *b, f64 *used, f64 *largest
     return total;
 }
 
-/* --- the arrays that Python hands over --------------------------------------------------------------------------- */
+/* --- the arrays that Python passes -------------------------------------------------------------------------------- */
 
-static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 if a length is wrong */
     const i64 *size = array[SIZES];
     if (lengths[SIZES] != 11) return 0;
     p->N = size[0], p->P = size[1], p->K = size[2], p->U = size[3], p->C = size[4], p->G = size[5], p->wide = size[6];

@@ -1,8 +1,8 @@
-/* The least prices of tables in the nodes of a bound, compiled: what TablePrices of phase_prices.py does with array
-   operations, to the last bit, in a seventh of the time. compiled_prices.py prepares what it reads and calls it.
+/* The least prices of tables in the nodes of a bound, compiled: the same as TablePrices of phase_prices.py by array
+   operations, to the last bit, in a seventh of the time. compiled_prices.py prepares its arrays and calls it.
 
-   From top to bottom: what pieces cost by the multipliers of a node; what is added to big ones; the cheapest splits of
-   columns, and single options; the least of each table in each group; and the arrays that Python hands over.
+   From top to bottom: prices of pieces by the multipliers of a node; additions for big pieces; the cheapest splits of
+   columns, and single options; the least price of each table in each group; and the arrays that Python passes.
 
    Legend, as in Python: K nodes, N pieces, G fusion groups, J planes, o options, m modes of a family, n width steps,
    w options that span the world, c cells: a different table in a group. */
@@ -12,7 +12,7 @@
 #define SHARES 4                                           /* REST_SHARES of phase_prices.py */
 #define SHRUNK (1 - 1e-9)  /* as in dual_feasible.py, like the next two */
 #define MOST_SHARE 2.0
-enum { CUTOFF, STEPS };    /* kinds of functions; any other counts */
+enum { CUTOFF, STEPS };    /* kinds of functions; any other is COUNT */
 enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, IN_STEPS, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT,
        SHARE, FUNCTION, WIDE, WIDE_BYTES, WIDE_GROUP, CELL, READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE,
        MIX, DUAL, STEP_MULTIPLIER, FILLED, PLANE, TAKEN, LEAST_PRICES, ARRAYS };
@@ -23,9 +23,9 @@ typedef struct {
     const i64 *group, *fits, *family;                      /* (N,), (N,), (families, 2): modes, width steps */
     const i64 *wide_group, *cell;                          /* (w,), (w + rows,) */
     const f64 *wide_ready, *wide_bytes;                    /* (w, J), (w,) */
-    const f64 *ready, *inverse, *own, *least_own;          /* (J, N), (J, N), (J, N): inf where it does not fit, (J,) */
-    const f64 *rest, *in_steps, *alone, *alone_rest;       /* (N,); in_steps: of rest, what whole steps of width take */
-    const f64 *size, *weight;                              /* (N,); weight: bytes of a covered rank */
+    const f64 *ready, *inverse, *own, *least_own;          /* (J, N), (J, N), (J, N): inf if it does not fit, (J,) */
+    const f64 *rest, *in_steps, *alone, *alone_rest;       /* (N,); in_steps: part of rest in whole steps of width */
+    const f64 *size, *weight;                              /* (N,); weight: bytes per covered rank */
     const f64 *count, *share, *function;                   /* (o, pairs), (SHARES,), (D, 2): kind, parameter */
 } Pieces;
 
@@ -38,7 +38,7 @@ typedef struct {
 
 static inline f64 whole(f64 x) { return (f64)(i64)x; }
 
-/* Add what a dual feasible function of the share (N,) of a rank that pieces take is worth. */
+/* Add the worth of a dual feasible function of the share (N,) of a rank that pieces take. */
 static void add_function(const f64 *function, i64 N, f64 worth, const f64 *restrict share, f64 *restrict first) {
     f64 by = function[1], times = whole(1 / by);
     if (function[0] == CUTOFF)
@@ -50,7 +50,7 @@ static void add_function(const f64 *function, i64 N, f64 worth, const f64 *restr
         for (i64 i = 0; i < N; i++) first[i] += worth * (whole(share[i] * (by + 1)) / by);
 }
 
-/* Add what pieces cost beyond their seconds, because few of them share a rank; share (N,): a buffer. */
+/* Add what pieces cost beyond their seconds because few of them fit on a rank; share (N,): a buffer. */
 static void add_dual(const Pieces *p, const Node *node, f64 *restrict first, f64 *restrict share) {
     f64 scale = SHRUNK / node->ready[1];
     for (i64 start = 0, end; start < p->N; start = end) {
@@ -68,7 +68,7 @@ static void add_dual(const Pieces *p, const Node *node, f64 *restrict first, f64
         if (node->dual[d] > 0) add_function(p->function + 2 * d, p->N, node->dual[d], share, first);
 }
 
-/* What the seconds of pieces are worth: first (N,) in the first phase, price (N,) in all. */
+/* The worth of pieces' seconds: first (N,) in the first phase, price (N,) in all phases. */
 static void price_plainly(const Pieces *p, const Node *node, f64 *restrict first, f64 *restrict price) {
     for (i64 start = 0, end; start < p->N; start = end) {  /* pieces of one group */
         i64 group = p->group[start];
@@ -85,7 +85,7 @@ static void price_plainly(const Pieces *p, const Node *node, f64 *restrict first
         price[i] = first[i] + (p->rest[i] * node->rest_multiplier + p->in_steps[i] * node->step_multiplier);
 }
 
-/* Pieces of more than half of `ready` also pay for what no other piece can use of their ranks. */
+/* Pieces of more than half of `ready` also pay for the part of their ranks that no other piece can use. */
 static void charge_big_pieces(const Pieces *p, const Node *node, const f64 *restrict first, f64 *restrict price) {
     const f64 *restrict own = p->own + node->plane * p->N, *restrict inverse = p->inverse + node->plane * p->N;
     const f64 *restrict seconds = p->ready + node->plane * p->N, *restrict rest = p->rest;
@@ -132,7 +132,7 @@ static void price_rows(const Pieces *p, const Node *node, f64 *first, f64 *price
     price_options(price, p->count, p->options, p->pairs, row);
 }
 
-/* The least price of each cell: of options that span the world, and of rows, shared by all ranks. */
+/* The least price of each cell: over options that span the world, and over rows, divided by the number of ranks. */
 static void price_cells(const Pieces *p, const Node *node, const f64 *row, f64 *least) {
     const i64 *cell = p->cell;
     for (i64 c = 0; c < p->cells; c++) least[c] = INFINITY;
@@ -145,9 +145,9 @@ static void price_cells(const Pieces *p, const Node *node, const f64 *row, f64 *
     for (i64 r = 0; r < p->rows; r++, cell++) least[*cell] = smaller(row[r] / (f64)p->world, least[*cell]);
 }
 
-/* --- the arrays that Python hands over --------------------------------------------------------------------------- */
+/* --- the arrays that Python passes -------------------------------------------------------------------------------- */
 
-static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 if a length is wrong */
     const i64 *size = array[SIZES];
     if (lengths[SIZES] != 11) return 0;
     p->N = size[0], p->G = size[1], p->J = size[2], p->K = size[3], p->rows = size[4], p->options = size[5];
@@ -203,7 +203,7 @@ static PyObject *price_arrays(PyObject *self, PyObject *arrays) {
     return with_arrays(arrays, ARRAYS, LEAST_PRICES, run, NULL);
 }
 
-/* The least price (K, C) of each table in the groups that are open to it, of prices (K, C, G): `TablePrices.selected`. */
+/* The least price (K, C) of each table in the groups that are open to it, by prices (K, C, G): TablePrices.selected. */
 enum { GROUP_PRICES, OPEN, NODE_OF, SELECTED, SELECT_ARRAYS };
 
 static PyObject *select_groups(void *const array[], const i64 lengths[], const void *more) {
@@ -241,7 +241,7 @@ static PyObject *choose(void *const array[], const i64 lengths[], const void *mo
     const f64 *seconds = array[SECONDS], *bytes = array[OPTION_BYTES], *largest = array[LARGEST], *limit = array[LIMITS];
     const f64 *heaviest = array[HEAVIEST];
     const i64 *worldwide = array[WORLDWIDE], *fits = array[OPTION_FITS], *group = array[OPTION_GROUP], *start = array[START];
-    const i64 *open = array[OPEN_GROUPS];                  /* of all groups, or none where all are open */
+    const i64 *open = array[OPEN_GROUPS];                  /* of all groups, or empty if all are open */
     i64 options = lengths[SECONDS], tables = lengths[CHOSEN];
     for (int i = OPTION_BYTES; i <= OPTION_GROUP; i++)
         if (lengths[i] != options) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
@@ -272,7 +272,7 @@ static PyObject *choose_options(PyObject *self, PyObject *arrays) {
     return with_arrays(arrays, CHOICE_ARRAYS, CHOSEN, choose, NULL);
 }
 
-/* Least costs of splits and the bytes of those that have them: `least_cost_and_bytes` of table_totals.py. */
+/* Least costs of splits, and the bytes of these splits: `least_cost_and_bytes` of table_totals.py. */
 enum { COSTS, PIECE_BYTES, LEAST, LEAST_BYTES, SPLIT_ARRAYS };
 
 static PyObject *split(void *const array[], const i64 lengths[], const void *more) {
@@ -280,7 +280,7 @@ static PyObject *split(void *const array[], const i64 lengths[], const void *mor
     i64 modes = lengths[LEAST], steps = modes ? lengths[COSTS] / modes : 0;
     if (lengths[COSTS] != modes * steps || lengths[PIECE_BYTES] != modes * steps || lengths[LEAST_BYTES] != modes)
         return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
-    f64 *best = malloc((steps + 1) * sizeof(f64));         /* best[empty] covers all steps but so many */
+    f64 *best = malloc((steps + 1) * sizeof(f64));         /* best[empty] covers all steps but `empty` */
     if (!best) return PyErr_NoMemory();
     for (i64 m = 0; m < modes; m++) {
         const f64 *cost = (const f64 *)array[COSTS] + m * steps, *bytes = (const f64 *)array[PIECE_BYTES] + m * steps;

@@ -1,20 +1,20 @@
-/* What a table costs by the prices of pieces: the cheapest way to cover its columns, and options. For compiled code of bounds. */
+/* Costs of a table by the prices of pieces: the cheapest cover of its columns, and its options. For compiled bounds. */
 #ifndef RECSMITH_SPLITS_H
 #define RECSMITH_SPLITS_H
 #include "../planners/arrays.h"
 #include <math.h>
 
-#define FEW_MODES 8        /* of a dim, below which the steps of one are taken side by side, and not modes */
-#define AT_ONCE 4          /* sums that are taken side by side */
+#define FEW_MODES 8        /* modes of a dim below which steps of one mode are computed side by side, not modes */
+#define AT_ONCE 4          /* sums that are computed side by side */
 
 static inline f64 larger(f64 x, f64 y) { return x > y ? x : y; }
 static inline f64 smaller(f64 x, f64 y) { return x < y ? x : y; }
 static inline f64 least_product(f64 factor, const f64 *ends) { return smaller(factor * ends[0], factor * ends[1]); }
 
-/* The least cost of covering all width steps, of one mode: back has best from its end, so that sums of both lie side by side. */
+/* The least cost of covering all width steps of one mode; back has best in reverse, so that both are read in order. */
 static f64 cover_one(const f64 *restrict cost, i64 steps, f64 *restrict best, f64 *restrict back) {
     for (i64 filled = 1; filled <= steps; filled++) {
-        const f64 *wide = back + steps - filled + 1;       /* wide[i]: of filled - (i + 1) steps, beside i + 1 */
+        const f64 *wide = back + steps - filled + 1;       /* wide[i]: of filled - (i + 1) steps, to add to i + 1 */
         f64 least[AT_ONCE] = {cost[filled - 1], INFINITY, INFINITY, INFINITY};
         i64 i = 0, half = filled / 2;
         for (; i + AT_ONCE <= half; i += AT_ONCE)
@@ -26,7 +26,7 @@ static f64 cover_one(const f64 *restrict cost, i64 steps, f64 *restrict best, f6
     return best[steps - 1];
 }
 
-/* The same (modes,) of covering all width steps with pieces of these costs (modes, steps); best: a buffer. */
+/* Least costs (modes,) of covering all width steps with pieces of these costs (modes, steps); best: a buffer. */
 static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps, f64 *restrict best, f64 *least) {
     if (steps > most_steps) {
         for (i64 m = 0; m < modes; m++) {
@@ -51,7 +51,7 @@ static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps
     for (i64 m = 0; m < modes; m++) least[m] = best[(steps - 1) * modes + m];
 }
 
-/* What options cost (options,), by what each of a pair of pieces (options, pairs) does, and how often an option has it. */
+/* Costs of options (options,), from the costs of their pieces (options, pairs) and how often an option has each. */
 static void price_options(const f64 *cost, const f64 *count, i64 options, i64 pairs, f64 *row) {
     for (i64 o = 0; o < options; o++) {
         row[o] = 0;
@@ -59,7 +59,7 @@ static void price_options(const f64 *cost, const f64 *count, i64 options, i64 pa
     }
 }
 
-/* The cheapest last piece of so many, each beside what it leaves. */
+/* The cheapest last piece of the first `number`, each added to the cost of what it leaves. */
 static f64 cheapest_last(const f64 *restrict cost, const f64 *restrict rest, i64 number) {
     f64 least[AT_ONCE] = {INFINITY, INFINITY, INFINITY, INFINITY};
     i64 i = 0;

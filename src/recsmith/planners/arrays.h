@@ -1,4 +1,4 @@
-/* The arrays that Python hands to compiled code: a tuple of contiguous buffers, of int64 or double. */
+/* The arrays that Python passes to compiled code: a tuple of contiguous buffers, of int64 or double. */
 #ifndef RECSMITH_ARRAYS_H
 #define RECSMITH_ARRAYS_H
 #define Py_LIMITED_API 0x030b0000
@@ -10,7 +10,7 @@ typedef double f64;
 
 #define MOST_ARRAYS 64
 
-/* What `run` makes of `count` arrays and their lengths; from `written` on they are written to. `more` is handed on. */
+/* The result of `run` on `count` arrays and their lengths; from `written` on they are writable. `more` is passed on. */
 static PyObject *with_arrays(PyObject *arrays, int count, int written,
                              PyObject *(*run)(void *const array[], const i64 lengths[], const void *more),
                              const void *more) {

@@ -1,12 +1,12 @@
-/* Exponentials and logarithms with the same bits on every processor, whatever C library there is: the formulas of
-   elementary.py, which says why. Compile with -ffp-contract=off. */
+/* Exponentials and logarithms with the same bits on every processor and with every C library: the formulas of
+   elementary.py, which gives the reasons. Compile with -ffp-contract=off. */
 #ifndef RECSMITH_ELEMENTARY_H
 #define RECSMITH_ELEMENTARY_H
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-static inline double two_to(int64_t k) {                   /* of -1022 to 1023 */
+static inline double two_to(int64_t k) {                   /* for k of -1022 to 1023 */
     uint64_t bits = (uint64_t)(k + 1023) << 52;
     double found;
     memcpy(&found, &bits, sizeof found);
@@ -50,8 +50,8 @@ static inline double same_log(double x) {                  /* of numbers above 0
     return f - (half - (s * (half + more) + k * 1.90821492927058770002e-10)) + k * 6.93147180369123816490e-01;
 }
 
-/* The same in single precision for four numbers at a time, where a model has no more: right to a few units in the last
-   place. Logarithms of normal numbers above 0. */
+/* The same in single precision for four numbers at a time, for models of that precision: accurate to a few units in the
+   last place. Logarithms of normal numbers above 0. */
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t FourBits __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -68,7 +68,7 @@ static inline Four four_logs(Four x) {
     return f - (half - (s * (half + more) + whole * 9.0580006145e-06f)) + whole * 6.9313812256e-01f;
 }
 
-static inline Four four_exps(Four x) {                     /* exponents are cut at -87 and 87 */
+static inline Four four_exps(Four x) {                     /* exponents are limited to -87 and 87 */
     const Four least = {-87, -87, -87, -87};
     x = -larger_of(-larger_of(x, least), least);
     Four k = (x * 1.4426950408889634f + 0x1.8p23f) - 0x1.8p23f;
@@ -78,5 +78,5 @@ static inline Four four_exps(Four x) {                     /* exponents are cut 
     return (1.0f + (high - (low - (r * less) / (2.0f - less)))) * (Four)power;
 }
 
-static inline double same_power(double x, double y) { return same_exp(y * same_log(x)); }  /* of x of 0 or more */
+static inline double same_power(double x, double y) { return same_exp(y * same_log(x)); }  /* for x of 0 or more */
 #endif

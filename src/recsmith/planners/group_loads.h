@@ -1,22 +1,22 @@
-/* Seconds of a fusion group on a rank: in each phase a sum of maxima of linear functions, of which a network may name
-   shares (costs/group_loads.py). Columns are what pieces add: linear functions, inputs of the network, functions that
-   bear shares. */
+/* Seconds of a fusion group on a rank: in each phase a sum of maxima of linear functions, for some of which a network
+   may set shares (costs/group_loads.py). Columns are the values that pieces add: linear functions, inputs of the
+   network, functions with shares. */
 #ifndef RECSMITH_GROUP_LOADS_H
 #define RECSMITH_GROUP_LOADS_H
 #include "arrays.h"
 #include "elementary.h"
 
-#define MOST_INPUTS 64     /* of a network */
-#define MOST_HIDDEN 64     /* units of it */
-#define MOST_EXTRAS 16     /* shares that it names */
-#define GROUP_ARRAYS 7     /* as GroupLoads.arrays of Python hands them over, one after the other */
+#define MOST_INPUTS 64     /* most inputs of a network */
+#define MOST_HIDDEN 64     /* most hidden units of it */
+#define MOST_EXTRAS 16     /* most shares that it sets */
+#define GROUP_ARRAYS 7     /* GroupLoads.arrays of Python, passed one after the other */
 
 typedef struct {
-    i64 F, maxima, all_planes, inputs, hidden, extras, columns;  /* phases; of what pieces add */
-    i64 wide_hidden, wide_extras;                          /* filled up to multiples of 4 */
+    i64 F, maxima, all_planes, inputs, hidden, extras, columns;  /* phases; columns: of the values that pieces add */
+    i64 wide_hidden, wide_extras;                          /* padded to multiples of 4 */
     const i64 *planes;                                     /* (maxima, 3): phase, linear functions, whether with extras */
     const f64 *offset, *opening;                           /* of each linear function of the maxima; (F,) */
-    /* The network in single precision, which is the model's own, input by input and filled up with zeros. */
+    /* The network in single precision, which is the model's own, input by input and padded with zeros. */
     float behind[MOST_INPUTS * MOST_HIDDEN], behind_bias[MOST_HIDDEN];  /* (inputs, wide_hidden), (wide_hidden,) */
     float gate[MOST_HIDDEN * MOST_EXTRAS], gate_bias[MOST_EXTRAS];  /* (hidden, wide_extras), (wide_extras,) */
 } GroupLoads;
@@ -33,7 +33,7 @@ static void read_network(GroupLoads *g, const f64 *behind, const f64 *behind_bia
     for (i64 e = 0; e < g->extras; e++) g->gate_bias[e] = (float)gate_bias[e];
 }
 
-static int read_group_loads(GroupLoads *g, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+static int read_group_loads(GroupLoads *g, void *const array[], const i64 lengths[]) {  /* 0 if a length is wrong */
     g->planes = array[0], g->offset = array[1], g->opening = array[2];
     g->maxima = lengths[0] / 3, g->F = lengths[2], g->hidden = lengths[4], g->extras = lengths[6];
     g->inputs = g->hidden ? lengths[3] / g->hidden : 0, g->columns = g->inputs;
@@ -63,7 +63,7 @@ static inline void layer(const float *weight, const float *bias, i64 inputs, i64
     }
 }
 
-static void name_shares(const GroupLoads *g, const f64 *input, f64 *share) {  /* a network of logarithms of sums */
+static void name_shares(const GroupLoads *g, const f64 *input, f64 *share) {  /* a network on logarithms of sums */
     float logs[MOST_INPUTS], hidden[MOST_HIDDEN], named[MOST_EXTRAS];
     const Four none = {0, 0, 0, 0};
     for (i64 i = 0; i < g->inputs; i++) logs[i] = (float)(1 + input[i]);

@@ -1,17 +1,17 @@
-/* Annealing of one plan, compiled: several million changes a second. kernel.py prepares what it reads and calls it.
+/* Annealing of one plan, compiled: several million changes a second. kernel.py prepares its arrays and calls it.
 
 A plan gives each table a mode, and places the mode's pieces on targets: ranks, hosts, or the world. A change moves
-pieces, passes columns between them, or gives a table another option. It is made at once, priced, and taken back where
-it is not taken. What a group's pieces cost a rank is, in each phase, a sum of maxima of linear functions of their summed
-terms, so a piece adds its seconds to each of these functions. Learned models also have a network that names shares of
-further linear functions (costs/group_loads.py); what it reads, and these functions, are sums as well.
+pieces, passes columns between them, or gives a table another option. It is applied at once, priced, and undone if it is
+not accepted. The cost of a group's pieces on a rank is, in each phase, a sum of maxima of linear functions of their
+summed terms, so a piece adds its seconds to each of these functions. Learned models also have a network that sets
+shares of further linear functions (costs/group_loads.py); its inputs, and these functions, are sums as well.
 
-From top to bottom: prices of what is placed; pieces that come and go, noted so that a change can be taken back; lists
-of the pieces on each rank; the five kinds of changes; the loop; and the arrays that Python hands over.
+From top to bottom: prices of placed pieces; pieces added and removed, recorded so that a change can be undone; lists of
+the pieces on each rank; the kinds of changes; the loop; and the arrays that Python passes.
 
 Legend, as in Python: T tables, M modes, U units (a mode's pieces by width), O options, W ranks, H hosts, G fusion
-groups, F phases, B maxima, J linear functions of all, S slots for the pieces of a table. A cell is one fusion group on one
-rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
+groups, F phases, B maxima, J linear functions of all, S slots for the pieces of a table. A cell is one fusion group on
+one rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
 numbers in arrays are indices of what they name; only lengths are checked here.
 */
 #include "../group_loads.h"
@@ -19,30 +19,30 @@ numbers in arrays are indices of what they name; only lengths are checked here.
 #include <string.h>
 
 #define MOST_PHASES 4
-#define SLOTS 64           /* for the pieces of a table, S in the legend: constant, as numbers of pieces are divided by it */
-#define MOST_BLOCKS 32     /* of memory that one call allocates */
-#define CAP 1e250          /* powers are cut there, so that sums of them stay finite */
-#define PARTNERS 8         /* to trade places with, of which the best is taken */
-#define REFRESH 65536      /* steps after which levels and sums of powers are worked out anew, as rounding adds up */
-#define EXACT 1e-6         /* of what it was: a sum of powers that falls below is added up anew, not by differences */
-#define SAME_HEAT 1024     /* changes that are first compared with one temperature, and only if taken with their own */
-#define OVERFULL 10.0       /* of the score: what it costs a start if all memory is missing */
-#define EXCESSIVE 1.0      /* of the score: what it costs a start if twice as many bytes move as may */
-#define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced as plans are */
+#define SLOTS 64           /* for pieces of a table, S in the legend: constant, as piece numbers are divided by it */
+#define MOST_BLOCKS 32     /* most blocks of memory that one call allocates */
+#define CAP 1e250          /* powers are cut there, so that their sums stay finite */
+#define PARTNERS 8         /* tried partners of a swap, the best of which is taken */
+#define REFRESH 65536      /* steps after which levels and sums of powers are computed anew: rounding accumulates */
+#define EXACT 1e-6         /* of its value before: a sum of powers below this is summed anew, not by differences */
+#define SAME_HEAT 1024     /* changes that share one temperature at first; their own is used only to accept them */
+#define OVERFULL 10.0       /* of the score: the penalty of a start if all memory is missing */
+#define EXCESSIVE 1.0      /* of the score: the penalty of a start if twice as many bytes move as may */
+#define SIMILAR 1.2        /* times the best step: only plans with a score below are priced exactly */
 #define SIZES_GIVEN 11
-#define BLOCK 32           /* ranks that are looked at together for the slowest */
-#define FEW_RANKS 4        /* that a change touches, above which a few are looked at before all */
-#define MOST_ASKED 4       /* of them, beside the slowest */
-#define MOST_COLUMNS 512   /* of a cell that is looked at so */
-#define LINE 64            /* bytes of the cache that are fetched at once */
-#define AT_ONCE 2          /* numbers that loops take at a time, so that compilers make vectors of them */
+#define BLOCK 32           /* ranks that are searched together for the slowest */
+#define FEW_RANKS 4        /* ranks of a change, above which a few of them are priced before all */
+#define MOST_ASKED 4       /* most of them, in addition to the slowest */
+#define MOST_COLUMNS 512   /* most columns of a cell that is priced so */
+#define LINE 64            /* bytes of a cache line */
+#define AT_ONCE 2          /* numbers that loops take at a time, so that compilers vectorize them */
 
 enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, RETURN, KINDS };
 
-/* What belongs together lies together, in as few lines of the cache as may be. */
-typedef struct {  /* ranks that a piece covers; fixed 1 where pieces do not move one by one; unit: the narrowest, each
-                     next one a width step wider, or -1 where widths are not free; least: width steps at least; kept 1
-                     where the table keeps its mode and the widths of its pieces */
+/* Data that is used together is stored together, in as few cache lines as possible. */
+typedef struct {  /* coverage: ranks that a piece covers; fixed: 1 if pieces do not move one by one; unit: the narrowest
+                     unit, each next one a width step wider, or -1 if widths are not free; least: fewest width steps;
+                     kept: 1 if the table keeps its mode and the widths of its pieces */
     i64 group, coverage, fixed, unit, least, kept, spare[2];
 } Mode;
 
@@ -50,7 +50,7 @@ typedef struct {  /* two widths of pieces and how many of each; the next narrowe
     i64 mode, unit[2], count[2], near[2], spare;
 } Option;
 
-typedef struct { i64 mode, unit, target, sign; } Put;      /* a piece that comes (sign 1) or goes (-1) in a change */
+typedef struct { i64 mode, unit, target, sign; } Put;      /* a piece that a change adds (sign 1) or removes (-1) */
 
 /* A unit is the seconds of J linear functions, those of the first phase first; F seconds alone on a rank; and bytes as
    integers: device head and tail, host head and tail. A cell is J sums of them, F seconds and how many pieces it has. J
@@ -69,18 +69,18 @@ typedef struct {
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,), and
                                                               the share that begins at a slowest rank */
     const i64 *open;                                       /* (T, W): ranks that a table may cover; NULL for all */
-    /* What is held before anything moves; held_count is NULL where nothing is. Pieces (T, S) are in the order of
-       columns: width, target, unit. held_coverage: ranks of a piece, or less than 0: on how many ranks copies are;
-       held_mode: -1 where a table cannot return. */
+    /* What is held before anything moves; held_count is NULL if nothing is. Pieces (T, S) are in the order of columns:
+       width, target, unit. held_coverage: ranks of a piece, or if negative, minus the number of ranks with copies;
+       held_mode: -1 if a table cannot return. */
     const i64 *unit_width, *mode_copies, *column_bytes, *held_count, *held_coverage, *held_mode, *held_width,
         *held_target, *held_unit;
-    i64 most_moved;                                        /* bytes that may move */
-    f64 move_price;                                        /* share of the score that all of them cost */
+    i64 most_moved;                                        /* most bytes that may move */
+    f64 move_price;                                        /* share of the score that moving all of them costs */
     f64 memory;                                            /* bytes of all ranks */
 } Problem;
 
 typedef struct {
-    /* (T,), (T,), (T,), (T, S), (T, S); option -1: pieces as no option lists them */
+    /* (T,), (T,), (T,), (T, S), (T, S); option -1: pieces as in no listed option */
     i64 *option, *mode, *count, *unit, *target;
 } Plan;
 
@@ -92,19 +92,19 @@ typedef struct {
     f64 *all_cells;                                      /* (W, G, cell_size) */
     f64 *loads, *powers;                                   /* (F, W): seconds, and (seconds / level) ** sharpness */
     f64 level[MOST_PHASES], power_sum[MOST_PHASES];        /* slowest rank's seconds at the last refresh; sum over W */
-    f64 norm[MOST_PHASES], old_norm[MOST_PHASES];          /* seconds: the norm of the loads; of the plan as it stands */
-    i64 slowest[MOST_PHASES];                              /* rank of each phase, -1 where loads have changed since */
+    f64 norm[MOST_PHASES], old_norm[MOST_PHASES];          /* seconds: the norm of the loads; of the current plan */
+    i64 slowest[MOST_PHASES];                              /* rank of each phase, -1 if loads have changed since */
     int sharpness;
     i64 *host_of, *free_, *host_free, *in_group;           /* (W,); bytes (W,) and (H,); pieces on all ranks (G,) */
     f64 shared;                                            /* seconds that groups in use add to the step, once each */
     i64 **lists, *listed, *list_room, *place;              /* pieces on each rank, then each host; their places */
-    /* what a change has touched, to price it and to take it back */
+    /* what a change has touched, to price it and to undo it */
     i64 puts, cells, ranks, hosts;
     Put *put;
     f64 *old_cells, *old_loads, *old_powers, old_power_sum[MOST_PHASES], old_shared;
     i64 *old_cell, *cell_rank, *old_rank, *old_free, *old_host, *old_host_free;
     unsigned char *touched, *cell_touched, *host_touched;  /* (W,), (W, G), (H,) */
-    i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
+    i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in total and (T,) */
     i64 changes, *changed;                                 /* tables that may differ from the best plan's */
     unsigned char *is_changed;                             /* (T,) */
     void *memory[MOST_BLOCKS];
@@ -158,7 +158,7 @@ static void price_cell(Annealer *a, i64 cell) {
     else for (i64 f = 0; f < a->p->F; f++) loads[f] = 0;
 }
 
-/* Price a cell as another one where both hold the same, as on the ranks of what is split by rows or copied. */
+/* Give a cell the price of another one if both hold the same, as on the ranks of tables split by rows or copied. */
 static int price_as(Annealer *a, i64 cell, i64 other) {
     const Problem *p = a->p;
     if (memcmp(sums_of(a, cell), sums_of(a, other), p->J * sizeof(f64)) || !(*cell_count(a, cell) > 0)
@@ -193,12 +193,12 @@ static void sum_powers(Annealer *a) {
     }
 }
 
-static void share_seconds(Annealer *a) {                   /* that each group in use adds to the step, once */
+static void share_seconds(Annealer *a) {                   /* seconds that each group in use adds to the step, once */
     a->shared = 0;
     for (i64 g = 0; g < a->p->G; g++) a->shared += a->in_group[g] > 0 ? a->p->shared[g] : 0;
 }
 
-static f64 score(Annealer *a) {                            /* smooth: the step with norms for largest loads */
+static f64 score(Annealer *a) {                            /* smooth: the step with norms instead of largest loads */
     f64 seconds = a->shared;
     for (i64 f = 0; f < a->p->F; f++) {
         a->norm[f] = a->level[f] * same_power(a->power_sum[f], 1.0 / a->sharpness);
@@ -207,7 +207,7 @@ static f64 score(Annealer *a) {                            /* smooth: the step w
     return seconds;
 }
 
-/* No more than the score, without powers: by the tangent of a root, (x / y) ** (1 / n) <= 1 + (x / y - 1) / n. */
+/* A lower bound on the score, without powers: by the tangent of a root, (x / y) ** (1 / n) <= 1 + (x / y - 1) / n. */
 static f64 least_score(const Annealer *a) {
     f64 seconds = a->shared, n = a->sharpness;
     for (i64 f = 0; f < a->p->F; f++) {
@@ -217,7 +217,7 @@ static f64 least_score(const Annealer *a) {
     return seconds;
 }
 
-static i64 first_largest(const f64 *x, i64 number) {       /* by blocks, whose largest numbers need no branches */
+static i64 first_largest(const f64 *x, i64 number) {       /* by blocks, whose maxima need no branches */
     i64 block = 0;
     f64 largest = -1;
     for (i64 first = 0; first < number; first += BLOCK) {
@@ -232,7 +232,7 @@ static i64 first_largest(const f64 *x, i64 number) {       /* by blocks, whose l
     return block;
 }
 
-static i64 slowest_rank(Annealer *a, i64 f) {              /* the first of them, of plans that are taken */
+static i64 slowest_rank(Annealer *a, i64 f) {              /* the first one if several are, for accepted plans */
     const f64 *loads = a->loads + f * a->p->W;
     i64 slowest = a->slowest[f];
     if (slowest < 0) a->slowest[f] = slowest = first_largest(loads, a->p->W);
@@ -260,9 +260,9 @@ static void refresh(Annealer *a) {
     sum_powers(a);
 }
 
-/* --- pieces come and go ------------------------------------------------------------------------------------------ */
+/* --- pieces added and removed ------------------------------------------------------------------------------------- */
 
-static inline void keep_cell(Annealer *a, i64 rank, i64 group) {  /* note what a cell was before a change */
+static inline void keep_cell(Annealer *a, i64 rank, i64 group) {  /* record a cell before it changes */
     const Problem *p = a->p;
     i64 cell = rank * p->G + group;
     if (a->cell_touched[cell]) return;
@@ -272,7 +272,7 @@ static inline void keep_cell(Annealer *a, i64 rank, i64 group) {  /* note what a
     copy(a->old_cells + n * p->cell_size, sums_of(a, cell), p->cell_size);
 }
 
-static inline void keep_rank(Annealer *a, i64 rank) {      /* note what memory a rank had before a change */
+static inline void keep_rank(Annealer *a, i64 rank) {      /* record a rank's free memory before it changes */
     if (a->touched[rank]) return;
     a->touched[rank] = 1;
     i64 n = a->ranks++, host = a->host_of[rank];
@@ -284,8 +284,8 @@ static inline void keep_rank(Annealer *a, i64 rank) {      /* note what memory a
     a->old_host_free[a->hosts++] = a->host_free[host];
 }
 
-/* A piece comes or goes; the last rank that it covers may hold less than the others: the tail. First its bytes and
-   its group count, and its seconds only where all fits: many changes are refused before. */
+/* Add or remove a piece; the last rank that it covers may hold less than the others: the tail. First only its bytes and
+   its group's count, because many changes are refused for memory; its seconds follow if all fits. */
 static void occupy(Annealer *a, const Put *put) {
     const Problem *p = a->p;
     i64 size = p->modes[put->mode].coverage, group = p->modes[put->mode].group;
@@ -318,11 +318,11 @@ static inline void load(Annealer *a, const Put *put, int noted) {
     }
 }
 
-static inline void fetch(const void *start, i64 bytes) {   /* lines of the cache that are read soon */
+static inline void fetch(const void *start, i64 bytes) {   /* prefetch cache lines that are read soon */
     for (const char *line = start, *end = line + bytes; line < end; line += LINE) __builtin_prefetch(line);
 }
 
-/* Note that a piece comes or goes. What is read of it later is fetched now, for many pieces at a time. */
+/* Record that a piece is added or removed. Its data is prefetched now, for many pieces at a time. */
 static inline void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
     const Problem *p = a->p;
     a->put[a->puts++] = (Put){mode, unit, target, sign};
@@ -354,7 +354,7 @@ static void load_puts(Annealer *a) {
     a->loaded = 1;
 }
 
-static void follow_slowest(Annealer *a) {                  /* after a change that stays; only what it touched differs */
+static void follow_slowest(Annealer *a) {                  /* after an accepted change; only touched ranks differ */
     for (i64 f = 0; f < a->p->F; f++) {
         const f64 *loads = a->loads + f * a->p->W;
         i64 slowest = a->slowest[f];
@@ -367,14 +367,14 @@ static void follow_slowest(Annealer *a) {                  /* after a change tha
     }
 }
 
-static void forget(Annealer *a) {                          /* what was noted: the change stays */
+static void forget(Annealer *a) {                          /* the records of an accepted change */
     for (i64 n = 0; n < a->ranks; n++) a->touched[a->old_rank[n]] = 0;
     for (i64 n = 0; n < a->cells; n++) a->cell_touched[a->old_cell[n]] = 0;
     for (i64 n = 0; n < a->hosts; n++) a->host_touched[a->old_host[n]] = 0;
     a->puts = a->cells = a->ranks = a->hosts = 0;
 }
 
-static void begin(Annealer *a) {                           /* a change; `keep` notes the rest as it goes on */
+static void begin(Annealer *a) {                           /* a change; `keep_cell` and `keep_rank` record the rest */
     a->loaded = 0;
     a->old_shared = a->shared;
     memcpy(a->old_power_sum, a->power_sum, sizeof a->power_sum);
@@ -402,7 +402,7 @@ static void take_back(Annealer *a) {
 
 static i64 lacking(i64 bytes) { return bytes < 0 ? -bytes : 0; }
 
-static i64 more_lacking(const Annealer *a) {               /* bytes of the ranks and hosts that were touched */
+static i64 more_lacking(const Annealer *a) {               /* more bytes lacking on touched ranks and hosts */
     i64 more = 0;
     for (i64 n = 0; n < a->ranks; n++) more += lacking(a->free_[a->old_rank[n]]) - lacking(a->old_free[n]);
     for (i64 n = 0; n < a->hosts; n++) more += lacking(a->host_free[a->old_host[n]]) - lacking(a->old_host_free[n]);
@@ -419,15 +419,15 @@ static int fits(Annealer *a) {                             /* whether ranks have
     return a->then_over <= a->over;
 }
 
-/* --- which pieces are where -------------------------------------------------------------------------------------- */
+/* --- lists of the pieces on each rank ----------------------------------------------------------------------------- */
 
-static i64 list_of(const Annealer *a, i64 table, i64 slot) {  /* -1 for what spans the world */
+static i64 list_of(const Annealer *a, i64 table, i64 slot) {  /* -1 for pieces that span the world */
     const Problem *p = a->p;
     i64 size = p->modes[a->plan.mode[table]].coverage, target = a->plan.target[table * SLOTS + slot];
     return size == p->W && p->W > 1 ? -1 : size == 1 ? target : p->W + target;
 }
 
-static int lengthen(Annealer *a, i64 list) {               /* 0 where there is no memory */
+static int lengthen(Annealer *a, i64 list) {               /* 0 if there is no memory */
     i64 size = a->list_room[list] ? 2 * a->list_room[list] : 16;
     i64 *longer = realloc(a->lists[list], size * sizeof(i64));
     if (!longer) return a->failed = 1, 0;
@@ -460,7 +460,7 @@ static i64 any_piece(Annealer *a) {
     return table * SLOTS + below(a, a->plan.count[table]);
 }
 
-static i64 slow_piece(Annealer *a, i64 phase) {            /* of a phase's slowest rank or its host; else any piece */
+static i64 slow_piece(Annealer *a, i64 phase) {            /* of a phase's slowest rank or its host; else any */
     const Problem *p = a->p;
     i64 rank = slowest_rank(a, phase);
     i64 host = p->W + a->host_of[rank], mine = a->listed[rank], all = mine + a->listed[host];
@@ -469,7 +469,7 @@ static i64 slow_piece(Annealer *a, i64 phase) {            /* of a phase's slowe
     return i < mine ? a->lists[rank][i] : a->lists[host][i - mine];
 }
 
-/* How full a rank would be with one unit more and another less (-1 for none): the fullest of its phases. */
+/* Relative load of a rank with one unit added and another removed (-1 for none): the highest over its phases. */
 static f64 pressure(const Annealer *a, i64 rank, i64 more, i64 less) {
     const Problem *p = a->p;
     f64 most = 0;
@@ -482,7 +482,7 @@ static f64 pressure(const Annealer *a, i64 rank, i64 more, i64 less) {
     return most;
 }
 
-static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of some, the one that a unit fills least */
+static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of random targets, the least loaded */
     i64 targets = a->p->W / size, best = below(a, targets);
     f64 least = INFINITY;
     for (; targets > 1 && tries > 1; tries--) {
@@ -497,7 +497,7 @@ static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of som
     return best;
 }
 
-static i64 partner_of(Annealer *a, i64 piece) {            /* of some pieces, the best to trade places with */
+static i64 partner_of(Annealer *a, i64 piece) {            /* of some random pieces, the best to trade places with */
     const Problem *p = a->p;
     i64 here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a), others[PARTNERS], number = 0;
     if (p->modes[a->plan.mode[piece / SLOTS]].coverage > 1) return best;
@@ -518,7 +518,7 @@ static i64 partner_of(Annealer *a, i64 piece) {            /* of some pieces, th
     return best;
 }
 
-/* --- changes: each proposes a table (two, for a swap) as it would be; 0 where it may not be ---------------------- */
+/* --- changes: each proposes a table (two, for a swap) as it would be; 0 if it is not possible --------------------- */
 
 typedef struct {
     i64 table, option, mode, count, *unit, *target;
@@ -528,7 +528,7 @@ static void propose_same(const Annealer *a, Proposal *to, i64 table) {
     to->table = table, to->option = a->plan.option[table], to->mode = a->plan.mode[table];
     to->count = a->plan.count[table];
     const i64 *unit = a->plan.unit + table * SLOTS, *target = a->plan.target + table * SLOTS;
-    for (i64 i = 0; i < to->count; i += AT_ONCE) {           /* SLOTS is a multiple of it, too */
+    for (i64 i = 0; i < to->count; i += AT_ONCE) {           /* SLOTS is a multiple of AT_ONCE, too */
         memcpy(to->unit + i, unit + i, AT_ONCE * sizeof(i64));
         memcpy(to->target + i, target + i, AT_ONCE * sizeof(i64));
     }
@@ -556,13 +556,13 @@ static int lawful(const Annealer *a, const Proposal *to) {  /* pieces of a table
     return open(a, to);
 }
 
-static i64 on_target(const Proposal *to, i64 target) {     /* how many pieces are there */
+static i64 on_target(const Proposal *to, i64 target) {     /* the number of pieces on a target */
     i64 count = 0;
     for (i64 i = 0; i < to->count; i++) count += to->target[i] == target;
     return count;
 }
 
-static void widen_share(Proposal *to, i64 target, i64 columns) {  /* of every piece there; less than 0 for narrower */
+static void widen_share(Proposal *to, i64 target, i64 columns) {  /* of every piece there; below 0 for narrower */
     for (i64 i = 0; i < to->count; i++) if (to->target[i] == target) to->unit[i] += columns;
 }
 
@@ -601,7 +601,7 @@ static int propose_swap(Annealer *a, Proposal *to, Proposal *other, i64 piece) {
     return lawful(a, to) && lawful(a, other);
 }
 
-static int propose_near(Annealer *a, Proposal *to, i64 table) {  /* a listed option of other widths in as many pieces */
+static int propose_near(Annealer *a, Proposal *to, i64 table) {  /* a listed option of other widths, as many pieces */
     const Problem *p = a->p;
     propose_same(a, to, table);
     if (to->option < 0) return 0;
@@ -612,14 +612,14 @@ static int propose_near(Annealer *a, Proposal *to, i64 table) {  /* a listed opt
     return lawful(a, to);
 }
 
-static i64 greatest_divisor(i64 x, i64 y) {                /* that both have */
+static i64 greatest_divisor(i64 x, i64 y) {                /* the greatest common divisor */
     while (y) { i64 rest = x % y; x = y, y = rest; }
     return x;
 }
 
-/* Columns of a table's pieces on one rank pass to those on another, some or, half of the time, all: tables would come
-   apart more often than together otherwise, and narrow pieces cost more. Pieces on a rank stay equally wide, so
-   columns (in width steps) come in multiples that divide among the pieces on both ranks. */
+/* Columns of a table's pieces on one rank pass to those on another: some or, half of the time, all, because tables
+   would otherwise be split more often than joined, and narrow pieces cost more. Pieces on a rank stay equally wide, so
+   columns (in width steps) pass in multiples that divide among the pieces on both ranks. */
 static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
     i64 slot = piece % SLOTS, table = piece / SLOTS, base, sibling;
@@ -642,7 +642,7 @@ static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     return lawful(a, to);
 }
 
-/* A table's columns on a rank are cut into another number of pieces, mostly one, or some of each piece go to a rank without any. */
+/* A table's columns on a rank are cut into another number of pieces, mostly one, or some columns go to a new rank. */
 static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
     const Mode *mode = p->modes + a->plan.mode[piece / SLOTS];
@@ -668,7 +668,7 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     return open(a, to);
 }
 
-static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another option; pieces stay where they can */
+static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another option; pieces keep targets if they can */
     const Problem *p = a->p;
     i64 table = piece / SLOTS, first = p->tried_start[table], number = p->tried_start[table + 1] - first;
     if (!number) return 0;
@@ -695,7 +695,7 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
     return lawful(a, to);
 }
 
-static int propose_return(Annealer *a, Proposal *to, i64 piece) {  /* a table to where it was before anything moved */
+static int propose_return(Annealer *a, Proposal *to, i64 piece) {  /* a table to where it was at first */
     const Problem *p = a->p;
     i64 table = piece / SLOTS;
     if (!p->held_count || p->held_mode[table] < 0 || !a->moved_of[table]) return 0;
@@ -717,14 +717,14 @@ static int propose(Annealer *a, int kind, i64 piece, Proposal to[2]) {
     }
 }
 
-/* --- what moves: as plans/moves.py counts it for pieces in the order of columns that it gives them, or more ------- */
+/* --- bytes that move: as plans/moves.py counts them for pieces in the order of columns, or more ------------------- */
 
 static i64 overlap(i64 a, i64 b, i64 c, i64 d) {           /* of [a, b) and [c, d) */
     i64 first = a > c ? a : c, last = b < d ? b : d;
     return last > first ? last - first : 0;
 }
 
-static int width_alike(const Problem *p, const Proposal *to) {  /* whether pieces are as wide as those before */
+static int width_alike(const Problem *p, const Proposal *to) {  /* whether pieces have the widths of those held */
     i64 before = p->held_count[to->table], *width = (i64 *)p->held_width + to->table * SLOTS;
     uint64_t used = 0;
     if (before != to->count) return 0;
@@ -737,7 +737,7 @@ static int width_alike(const Problem *p, const Proposal *to) {  /* whether piece
     return 1;
 }
 
-static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of pieces that are as before */
+static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of pieces equal to a held one */
     const i64 *width = p->held_width + to->table * SLOTS, *target = p->held_target + to->table * SLOTS;
     uint64_t used = 0;
     i64 kept = 0;
@@ -749,7 +749,7 @@ static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of 
     return kept;
 }
 
-typedef struct { i64 loses, here, width, target; } Place;  /* how good a column is for a piece */
+typedef struct { i64 loses, here, width, target; } Place;  /* how well a column suits a piece */
 
 static Place place_of(const Problem *p, i64 table, i64 target, i64 width, i64 column) {
     const i64 *wide = p->held_width + table * SLOTS, *there = p->held_target + table * SLOTS;
@@ -768,7 +768,7 @@ static int better(Place x, Place y) {
     return x.width != y.width ? x.width > y.width : x.target < y.target;
 }
 
-static i64 held(const Problem *p, i64 table, Place at, i64 column) {  /* columns of a piece there that its rank had */
+static i64 held(const Problem *p, i64 table, Place at, i64 column) {  /* columns of a piece there that its rank held */
     const i64 *wide = p->held_width + table * SLOTS, *there = p->held_target + table * SLOTS;
     i64 start = 0, kept = 0;
     for (i64 j = 0; j < p->held_count[table]; start += wide[j++])
@@ -776,7 +776,7 @@ static i64 held(const Problem *p, i64 table, Place at, i64 column) {  /* columns
     return kept;
 }
 
-static i64 kept_in_order(const Problem *p, const Proposal *to) {  /* from the first column on the best piece */
+static i64 kept_in_order(const Problem *p, const Proposal *to) {  /* by a greedy order of the pieces */
     uint64_t used = 0;
     i64 kept = 0, column = 0;
     for (i64 n = 0; n < to->count; n++) {
@@ -799,23 +799,23 @@ static i64 bytes_moved(const Problem *p, const Proposal *to) {
     if (!bytes) return 0;
     for (i64 i = 0; i < to->count; i++) columns += p->unit_width[to->unit[i]];
     i64 ranks = p->mode_copies[to->mode] ? p->W : 1, have = p->held_coverage[table];
-    i64 without = p->W + have > 0 ? p->W + have : 0;       /* ranks that have no copy */
+    i64 without = p->W + have > 0 ? p->W + have : 0;       /* ranks without a copy */
     if (have < 0) return bytes * (ranks > 1 ? columns * without : without ? columns : 1);
     if (ranks > 1) return bytes * columns * ranks;
     int alike = have == p->modes[to->mode].coverage && width_alike(p, to);
     if (have == p->modes[to->mode].coverage) kept = alike ? kept_in_place(p, to) : kept_in_order(p, to);
-    if (kept == columns && !(alike && to->mode == p->held_mode[table])) kept--;  /* other cuts are never free */
+    if (kept == columns && !(alike && to->mode == p->held_mode[table])) kept--;  /* other cuts always move bytes */
     return bytes * (columns - kept);
 }
 
-static int may_move(Annealer *a, const Proposal *to, int tables) {  /* whether bytes are left, or no more move */
+static int may_move(Annealer *a, const Proposal *to, int tables) {  /* whether the limit is kept, or no more move */
     a->then_moved = a->moved;
     if (!a->p->held_count) return 1;
     for (int i = 0; i < tables; i++) a->then_moved += bytes_moved(a->p, to + i) - a->moved_of[to[i].table];
     return a->then_moved <= a->moved || a->then_moved <= a->p->most_moved;
 }
 
-/* What the score is multiplied with: starts that do not fit or move too much pay for it until they do. */
+/* Factor on the score: starts that do not fit or move too much pay for it until they do not. */
 static f64 penalty(const Annealer *a) {
     const Problem *p = a->p;
     if (!p->held_count) return 1;
@@ -826,7 +826,7 @@ static f64 penalty(const Annealer *a) {
 
 /* --- the loop ---------------------------------------------------------------------------------------------------- */
 
-static void replace_table(Annealer *a, const Proposal *to) {  /* pieces that stay as they are are not touched */
+static void replace_table(Annealer *a, const Proposal *to) {  /* pieces that stay as they are are left out */
     const i64 *unit = a->plan.unit + to->table * SLOTS, *target = a->plan.target + to->table * SLOTS;
     i64 mode = a->plan.mode[to->table], count = a->plan.count[to->table];
     for (i64 i = 0; i < count; i++)
@@ -854,7 +854,7 @@ static void adopt(Annealer *a, const Proposal *to) {
     note_change(a, table);
 }
 
-static void remember(Annealer *a) {                        /* the plan, if it is the best */
+static void remember(Annealer *a) {                        /* keep the plan if it is the best */
     const Problem *p = a->p;
     f64 seconds = step(a);
     if (!(seconds < a->best_s) || a->over > 0 || (p->held_count && a->moved > p->most_moved)) return;
@@ -868,7 +868,7 @@ static void remember(Annealer *a) {                        /* the plan, if it is
     }
 }
 
-static void price_touched(Annealer *a) {                   /* by differences; sums of powers where ranks are few */
+static void price_touched(Annealer *a) {                   /* by differences; so are sums of powers if ranks are few */
     const Problem *p = a->p;
     int few = 4 * a->ranks < p->W;
     for (i64 n = 0; n < a->cells; n++) {
@@ -886,7 +886,7 @@ static void price_touched(Annealer *a) {                   /* by differences; su
     if (!few) sum_powers(a);
 }
 
-/* Seconds (F,) that a rank would have after the change, whose pieces are not in the cells yet. */
+/* Seconds (F,) of a rank after the change, whose pieces are not in the cells yet. */
 static void new_loads(const Annealer *a, i64 rank, f64 *loads) {
     const Problem *p = a->p;
     f64 sums[MOST_COLUMNS], priced[MOST_PHASES];
@@ -905,8 +905,8 @@ static void new_loads(const Annealer *a, i64 rank, f64 *loads) {
     }
 }
 
-/* Whether a change of many ranks is above a score for the seconds of a few of them already: those that were slowest,
-   and the first that each piece covers. What other touched ranks will take counts as nothing. */
+/* Whether a change of many ranks is above a score limit by the seconds of a few of them already: those that were
+   slowest, and the first that each added piece covers. All other touched ranks count as zero. */
 static int is_hopeless(Annealer *a, f64 limit) {
     const Problem *p = a->p;
     if (p->G > 64 || p->cell_size > MOST_COLUMNS) return 0;
@@ -953,7 +953,7 @@ static f64 heat_at(const Schedule *s, i64 n) { return s->hot * same_power(s->col
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;
     f64 now = 0, heat = s->hot, luckiest = a->p->luck[a->p->lucks - 1];
-    i64 cools = s->first, renewed = s->first;              /* the next of each */
+    i64 cools = s->first, renewed = s->first;              /* steps of the next temperature, and of the next refresh */
     for (i64 n = s->first; n < s->last && !a->failed; n++) {
         if (n == renewed) {
             i64 stage = n / stage_steps, next = (n / REFRESH + 1) * REFRESH;
@@ -1023,7 +1023,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     i64 W = p->W, widest = 1;
     for (i64 m = 0; m < p->M; m++)
         if (p->modes[m].coverage < W && p->modes[m].coverage > widest) widest = p->modes[m].coverage;
-    i64 cells = 4 * (SLOTS * widest + W);                  /* two tables go and come; only single pieces span all */
+    i64 cells = 4 * (SLOTS * widest + W);                  /* two tables change; only single pieces span the world */
     a->all_cells = room(a, W * p->G * p->cell_size, sizeof(f64));
     a->loads = room(a, p->F * W, sizeof(f64));
     a->powers = room(a, p->F * W, sizeof(f64));
@@ -1062,7 +1062,7 @@ static void release(Annealer *a) {
     while (a->blocks) free(a->memory[--a->blocks]);
 }
 
-static void set_up(Annealer *a) {                          /* places the plan; `anneal` works loads out first of all */
+static void set_up(Annealer *a) {                          /* places the plan; `anneal` computes loads first */
     const Problem *p = a->p;
     for (i64 w = 0; w < p->W; w++) a->host_of[w] = w / p->per_host;
     memcpy(a->free_, p->capacity, p->W * sizeof(i64));

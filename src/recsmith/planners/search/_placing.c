@@ -1,9 +1,9 @@
-/* Longest-first placement, compiled: placement.py says what it does and compiled_placement.py calls it. Given the same
-loads it finds the same targets as the Python of device_state.py, one piece after the other.
+/* Longest-first placement, compiled: placement.py describes it and compiled_placement.py calls it. Given the same loads
+it finds the same targets as the Python of device_state.py, one piece after the other.
 
-Legend: N pieces in the order in which they are placed, W ranks, G fusion groups, F phases, J columns of group_loads.h,
-k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
-what they name; only lengths are checked here.
+Legend: N pieces in the order of placement, W ranks, G fusion groups, F phases, J columns of group_loads.h, k terms.
+Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of what they name;
+only lengths are checked here.
 */
 #include "../group_loads.h"
 #include <stdlib.h>
@@ -13,21 +13,21 @@ what they name; only lengths are checked here.
 #define MOST_PHASES 16
 
 typedef struct {
-    i64 N, W, F, J, k, G, per_host, adds_up;                  /* adds_up: pieces add their one column, whatever is there */
+    i64 N, W, F, J, k, G, per_host, adds_up;                  /* adds_up: pieces add one column, whatever is there */
     i64 few;                                               /* ranks that are scored under a learned model; 0: all */
     f64 quantum, memory_weight;
     /* (N,): group, ranks that it covers, bytes of all ranks but the last and of the last, host bytes of the hosts */
     const i64 *group, *size, *head, *tail, *other_hosts, *last_host;
-    const i64 *before, *kind, *width;  /* (N,): the piece before it of its table; kind 0 goes anywhere, 1, 2: `allowed` */
+    const i64 *before, *kind, *width;  /* (N,): the previous piece of its table; kind 0: anywhere; 1, 2: `allowed` */
     const f64 *terms, *columns;                            /* (N, k); (N, J) */
     GroupLoads groups;
     const f64 *expected;                                   /* (F,) */
     const i64 *capacity;                                   /* (W,) */
     f64 *sums, *cells, *group_loads, *loads;               /* (G, W, k), (G, J, W), (G, F, W), (F, W) */
     i64 *free_, *host_free, *target;                       /* (W,), hosts, (N,) */
-    f64 *powers, *seconds, *with;                          /* (F, W), (F, W), (J,): worked out on the way */
-    f64 *score, *used, *scale;                             /* (W,): so are these; shares of memory, and of a byte */
-    f64 *full, *sorted, level;                             /* (W,): fullness; the highest of those that are scored */
+    f64 *powers, *seconds, *with;                          /* (F, W), (F, W), (J,): buffers */
+    f64 *score, *used, *scale;                             /* (W,): buffers; shares of memory used, and of a byte */
+    f64 *full, *sorted, level;                             /* (W,): fullness; the highest fullness that is scored */
     i64 is_short, uses;                                    /* whether few ranks are scored; how often since */
 } Placing;
 
@@ -35,7 +35,7 @@ static f64 power(f64 x) { x *= x, x *= x; return x * x; }  /* BALANCE of device_
 
 static f64 *cells_of(const Placing *p, i64 piece) { return p->cells + p->group[piece] * p->J * p->W; }
 
-/* Seconds (F, W) of a piece's group, were it on each of the ranks from `from` up to `to`. */
+/* Seconds (F, W) of a piece's group if it were on each of the ranks from `from` up to `to`. */
 static void price_each(const Placing *p, i64 piece, i64 from, i64 to) {
     const f64 *cell = cells_of(p, piece) + from, *own = p->columns + piece * p->J;
     f64 seconds[MOST_PHASES];
@@ -46,8 +46,8 @@ static void price_each(const Placing *p, i64 piece, i64 from, i64 to) {
     }
 }
 
-/* The same for models without shares, whose linear functions take all ranks side by side. */
-static void price_linear(const Placing *p, i64 piece, f64 *restrict most, i64 from, i64 to) {  /* most (W,): worked out */
+/* The same for models without shares, whose linear functions are computed for all ranks side by side. */
+static void price_linear(const Placing *p, i64 piece, f64 *restrict most, i64 from, i64 to) {  /* most (W,): a buffer */
     const f64 *cell = cells_of(p, piece), *own = p->columns + piece * p->J, *offset = p->groups.offset;
     for (i64 f = 0; f < p->F; f++) for (i64 w = from; w < to; w++) p->seconds[f * p->W + w] = p->groups.opening[f];
     for (const i64 *each = p->groups.planes; each < p->groups.planes + 3 * p->groups.maxima; each += 3) {
@@ -64,7 +64,7 @@ static void price_linear(const Placing *p, i64 piece, f64 *restrict most, i64 fr
     }
 }
 
-/* Loads (F, W) of the ranks from `from` up to `to`, were a piece on each of them. */
+/* Loads (F, W) of the ranks from `from` up to `to` if a piece were on each of them. */
 static void loads_with(const Placing *p, i64 piece, i64 from, i64 to) {
     if (p->adds_up) {
         for (i64 w = from; w < to; w++) p->seconds[w] = p->loads[w] + p->columns[piece];
@@ -79,7 +79,7 @@ static void loads_with(const Placing *p, i64 piece, i64 from, i64 to) {
     }
 }
 
-/* What each of the ranks from `from` up to `to` counts for a piece, less being better. */
+/* The score of each of the ranks from `from` up to `to` for a piece, lower being better. */
 static void score_ranks(const Placing *p, i64 piece, i64 from, i64 to) {
     int balances = p->F > 1 || p->memory_weight > 0;
     f64 all = 0, *restrict score = p->score;
@@ -102,7 +102,7 @@ static int by_fullness(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* Fullness up to which few ranks with room for a piece lie; below all of them where none has room. */
+/* The fullness up to which `few` ranks have room for a piece; -infinity if none has room. */
 static f64 level_of_few(const Placing *p, i64 piece) {
     i64 roomy = 0;
     for (i64 w = 0; w < p->W; w++) if (p->free_[w] >= p->tail[piece]) p->sorted[roomy++] = p->full[w];
@@ -110,7 +110,7 @@ static f64 level_of_few(const Placing *p, i64 piece) {
     return roomy ? p->sorted[roomy < p->few ? roomy - 1 : p->few - 1] : -INFINITY;
 }
 
-/* Score few ranks with room that are least full: there a piece costs least or nearly. How many had room. */
+/* Score the `few` least full ranks with room: a piece costs least there, or nearly. Returns how many were scored. */
 static i64 score_few(Placing *p, i64 piece) {
     i64 below = 0, level = 0, found = 0;
     for (int again = 0; again < 2 && below + level < p->few / 2; again++) {
@@ -119,7 +119,7 @@ static i64 score_few(Placing *p, i64 piece) {
         for (i64 w = 0; w < p->W; w++) if (p->free_[w] >= p->tail[piece])
             below += p->full[w] < p->level, level += p->full[w] == p->level;
     }
-    level = p->few - below;                                /* of equal ones so many, the first ones */
+    level = p->few - below;                                /* of equally full ranks this many, the first ones */
     for (i64 w = 0; w < p->W; w++) {
         p->score[w] = INFINITY;
         if (p->free_[w] < p->tail[piece] || p->full[w] > p->level || (p->full[w] == p->level && level-- <= 0)) continue;
@@ -154,7 +154,7 @@ static void add_on(Placing *p, i64 piece, i64 first, i64 last) {
     f64 seconds[MOST_PHASES];
     for (i64 w = first; w <= last && p->adds_up; w++) p->loads[w] += p->columns[piece];
     for (i64 w = first; w <= last && !p->adds_up; w++) {
-        int same = w > first;                              /* as the rank before it: then it need not be priced */
+        int same = w > first;                              /* if it equals the rank before, it need not be priced */
         f64 *sums = p->sums + (group * p->W + w) * p->k, *cell = cells_of(p, piece) + w;
         for (i64 i = 0; i < p->k; i++) sums[i] += p->terms[piece * p->k + i];
         for (i64 j = 0; j < p->J; j++, cell += p->W) {
@@ -169,7 +169,7 @@ static void add_on(Placing *p, i64 piece, i64 first, i64 last) {
     }
 }
 
-static void set_fullness(Placing *p, i64 w) {              /* what a rank counts already */
+static void set_fullness(Placing *p, i64 w) {              /* how full a rank already is */
     f64 all = 0, full = 0;
     for (i64 f = 0; f < p->F; f++) all += p->expected[f], full += p->expected[f] * p->powers[f * p->W + w];
     p->full[w] = full + (p->memory_weight ? all * power(p->used[w]) : 0);
@@ -190,12 +190,12 @@ static void put(Placing *p, i64 piece, i64 target) {
     p->target[piece] = target;
 }
 
-static int is_alike(const Placing *p, i64 piece, i64 other) {  /* whether both count the same wherever they are */
+static int is_alike(const Placing *p, i64 piece, i64 other) {  /* whether both have the same score everywhere */
     return p->group[piece] == p->group[other] && p->size[piece] == p->size[other] && p->tail[piece] == p->tail[other]
         && !memcmp(p->columns + piece * p->J, p->columns + other * p->J, p->J * sizeof(f64));
 }
 
-/* Scores for a piece; where the one before it was alike, only the ranks that have taken it count otherwise now. */
+/* Scores for a piece; if the piece before was alike, only the ranks that took it have a different score now. */
 static void score_next(Placing *p, i64 piece) {
     i64 size = p->size[piece];
     int again = piece && is_alike(p, piece, piece - 1);
@@ -210,13 +210,13 @@ static void score_next(Placing *p, i64 piece) {
     else score_ranks(p, piece, 0, p->W);
 }
 
-static i64 best_target(const Placing *p, i64 piece) {      /* the first of those that score least, or NOWHERE */
+static i64 best_target(const Placing *p, i64 piece) {      /* the first target with the lowest score, or NOWHERE */
     i64 size = p->size[piece], best = NOWHERE;
-    f64 least = INFINITY, above = INFINITY;                /* in quanta; a score that is no less, for all rounding */
+    f64 least = INFINITY, above = INFINITY;                /* in quanta; a score that is no lower, despite rounding */
     for (i64 target = 0; target < p->W / size; target++) {
         f64 score = p->score[target * size];
         for (i64 w = target * size + 1; w < (target + 1) * size; w++) if (p->score[w] > score) score = p->score[w];
-        if (score > above) continue;                       /* divisions take long */
+        if (score > above) continue;                       /* saves a slow division */
         score /= p->quantum;
         if (score < least && fits(p, piece, target) && allowed(p, piece, target))
             least = floor(score), above = least * p->quantum + 1e-12 * fabs(least * p->quantum), best = target;
@@ -224,7 +224,7 @@ static i64 best_target(const Placing *p, i64 piece) {      /* the first of those
     return best;
 }
 
-static i64 least_of(const i64 *values, i64 count) {         /* of all but the last */
+static i64 least_of(const i64 *values, i64 count) {         /* over all but the last */
     i64 least = INT64_MAX;
     for (i64 i = 0; i < count - 1; i++) least = values[i] < least ? values[i] : least;
     return least;
@@ -235,7 +235,7 @@ static void repeat_first(f64 *rows, i64 count, i64 across, i64 each) {  /* rows 
         for (i64 w = 1; w < across; w++) memcpy(rows + w * each, rows, each * sizeof(f64));
 }
 
-/* Pieces of the whole world, which come first: on empty devices all ranks stay alike, so one is worked out. How many. */
+/* Pieces of the whole world, which come first: on empty devices all ranks stay equal, so one is computed. How many. */
 static i64 place_on_world(Placing *p) {
     i64 piece = 0, last = p->W - 1, hosts = p->W / p->per_host, taken = 0, taken_host = 0;
     i64 room = least_of(p->free_, p->W), host_room = least_of(p->host_free, hosts);
@@ -267,7 +267,7 @@ static void place_all(Placing *p) {
     for (i64 w = 0; w < p->W; w++) set_fullness(p, w);
     for (p->level = -INFINITY; piece < p->N; piece++) {
         p->target[piece] = NOWHERE;
-        if (p->size[piece] < p->W) score_next(p, piece);   /* the one target of the world needs no score */
+        if (p->size[piece] < p->W) score_next(p, piece);   /* the world is the only target, so it needs no score */
         i64 best = best_target(p, piece);
         if (best == NOWHERE && p->is_short) score_ranks(p, piece, 0, p->W), p->is_short = 0, best = best_target(p, piece);
         if (best != NOWHERE) put(p, piece, best);
@@ -276,12 +276,12 @@ static void place_all(Placing *p) {
 
 /* --- from Python ------------------------------------------------------------------------------------------------- */
 
-enum {  /* the arrays, in the order of the call; from SUMS on they are written to */
+enum {  /* the arrays, in the order of the call; those from SUMS on are written to */
     SIZES, SCALES, GROUP, SIZE, HEAD, TAIL, OTHER_HOSTS, LAST_HOST, BEFORE, KIND, WIDTH, TERMS, COLUMNS, GROUPS,
     EXPECTED = GROUPS + GROUP_ARRAYS, CAPACITY, SUMS, CELLS, GROUP_LOADS, LOADS, FREE, HOST_FREE, TARGET, ARRAYS
 };
 
-static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  /* 0 if a length is wrong */
     if (lengths[SIZES] != 7 || lengths[SCALES] != 2) return 0;
     const i64 *sizes = array[SIZES];
     p->N = sizes[0], p->W = sizes[1], p->F = sizes[2], p->k = sizes[3], p->per_host = sizes[4];
