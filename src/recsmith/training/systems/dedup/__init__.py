@@ -1,6 +1,7 @@
-"""Features whose distinct bags alone are looked up (Zhao et al., "RecD", MLSys 2023): docs/datasets.md.
+"""Deduplicated features: only distinct bags are looked up (Zhao et al., "RecD", MLSys 2023): docs/datasets.md.
 
-groups.py says which features and whether that pays, parts.py what does not go with it; tables.py is the torch module.
+groups.py says which features are deduplicated and deciding.py whether that pays; parts.py says what it excludes.
+tables.py is the torch module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ register(TABLES, "deduplicated", "recsmith.training.systems.dedup.tables:Dedupli
 
 
 class DedupSystem(System):
-    """Distinct bags alone are looked up."""
+    """The system that looks up each distinct bag of a feature once (`data.deduplicate`)."""
 
     key = "data.deduplicate"
     settings = Literal["off", "auto"] | tuple[tuple[str, ...], ...]
@@ -37,12 +38,12 @@ class DedupSystem(System):
     )
 
     def data_parts(self, run: "Run") -> Sequence["Part"]:
-        """The features."""
+        """Deduplicated features, if the run asks for them."""
         said = run.data.deduplicate
         return () if said == "off" else _parts(decided=said != "auto")
 
     def tables(self, run: "Run", source: "BatchSource") -> TablesAsked:
-        """Tables of distinct bags, where features repeat them."""
+        """Tables of distinct bags if features repeat bags, and which features those are if the run says `auto`."""
         from recsmith.training.systems.dedup.groups import deduplication_of
 
         found = deduplication_of(run, source)
@@ -54,13 +55,13 @@ class DedupSystem(System):
         return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, told, _parts())
 
     def as_before(self, before: "Run", run: "Run") -> "Run":
-        """The same features."""
+        """The run with the deduplicated features of the checkpoint, if it leaves them to `auto`."""
         said = before.data.deduplicate
         kept = run.data.deduplicate == "auto" and said != "auto"
         return replace(run, data=replace(run.data, deduplicate=said)) if kept else run
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """Features that repeat their bags."""
+        """Offer to look up only distinct bags."""
         made = Switch(
             name="distinct bags alone", change="data.deduplicate: auto", settings=("data.deduplicate=auto",),
             quality="exact", page="datasets.md",
@@ -68,7 +69,7 @@ class DedupSystem(System):
         return (made,) if run.data.deduplicate == "off" else ()
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """Which share of the bags was looked up."""
+        """The share of bags that was looked up, compared with the prediction."""
         if job.run.data.deduplicate == "off" or not job.features.repeats:
             return {}
         from recsmith.training.systems.dedup.tables import brought_line
@@ -77,11 +78,11 @@ class DedupSystem(System):
         return {} if said is None else {self.key: said}
 
     def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
-        """Tables give the same for all bags."""
+        """The run without deduplication, since tables give the same vectors if all bags are looked up."""
         return replace(run, data=replace(run.data, deduplicate="off"))
 
     def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
-        """Finding what repeats takes time of readers, and giving vectors to all samples that of the step."""
+        """Add the seconds of readers that find repeated bags, and of the step that copies vectors to all samples."""
         from recsmith.prediction.dedup import COLLECTION_S, finding_s, giving_s
 
         if run.data.deduplicate == "off":

@@ -1,6 +1,6 @@
-"""Whether looking up distinct bags alone pays: a run is prepared and its step predicted as it is, and with them.
+"""Whether deduplication pays: the step of a run is predicted without it and with it.
 
-On a job of several ranks the first one asks, for all of them.
+On a job of several ranks, rank 0 predicts for all.
 """
 
 import os
@@ -22,10 +22,10 @@ from recsmith.units import format_time
 
 @noun
 class AskedGain:
-    """What distinct bags alone bring.
+    """Seconds of a step without and with deduplication.
 
-    plain_s, distinct_s: of a step, of its embeddings alone where the rest was not measured, as on GPUs. refused: why
-    the run cannot have them; '' where it can.
+    plain_s, distinct_s: without it and with it; of embeddings alone if the rest is not predicted, as on GPUs. refused:
+    why the run cannot have it; '' if it can.
     """
 
     plain_s: float
@@ -34,11 +34,11 @@ class AskedGain:
 
     @property
     def pays(self) -> bool:
-        """Whether they save enough of a step."""
+        """Whether deduplication saves a large enough share of a step."""
         return not self.refused and pays(gain_of(self.plain_s, self.distinct_s))
 
     def __str__(self) -> str:
-        """In words."""
+        """The two times and the saving as text, or why deduplication is refused."""
         if self.refused:
             return f"it cannot be had here: {self.refused}"
         return (
@@ -48,13 +48,13 @@ class AskedGain:
 
 
 def ranks_of_job(run: Run) -> int:
-    """Ranks that train, as far as that is known where the model is built."""
+    """The number of ranks that train, as far as it is known when the model is built."""
     environment = launcher_environment()
     return local_ranks(run) if environment is None else int(environment["WORLD_SIZE"])
 
 
 def asked_gain(run: Run, source: BatchSource, groups: Sequence[Sequence[str]]) -> AskedGain:
-    """What a run gains where it looks up distinct bags alone of groups of features; the same on every rank.
+    """What deduplicating groups of features saves in a run; the same on every rank.
 
     Raises what preparing the run raises.
     """
@@ -80,12 +80,12 @@ def _by_rank_0(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _step_s(run: Run, source: BatchSource, groups: Any, ranks: int) -> float:
-    """Seconds of a step of the run under a plan of its own, as a dry run tells it."""
+    """Seconds of a step of the run under a plan made for it, as a dry run predicts them."""
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.preparing import predicted_step, prepare
 
     made = replace(run, data=replace(run.data, deduplicate=groups))
-    with warnings.catch_warnings(action="ignore"):  # the job says again how far its cost model reaches
+    with warnings.catch_warnings(action="ignore"):  # the job repeats the warnings on the range of its cost model
         prepared = prepare(made, ranks, parts=unsharded(made, source), plan_by=_planned, priced=True)
         step = predicted_step(prepared)
     return prepared.priced.cost.step_s if step is None else step.step_s

@@ -15,15 +15,16 @@ from recsmith.training.sources import BatchSource, first_batch
 from recsmith.training.systems.dedup.deciding import asked_gain, ranks_of_job
 from recsmith.units import counted as counted_of
 
-TRIED = 8  # least factors, from each of which on features are deduplicated
+TRIED = 8  # numbers of most repeated features to try: at most this many thresholds of the repetition factor
 
 
 @dataclass(frozen=True)
 class Deduplication:
-    """How a run's features are deduplicated; nothing where it is off.
+    """How a run's features are deduplicated; empty if none is.
 
-    groups: features that share their rows. parts: features that are looked up in one collection. factors: samples for
-    each row of a part's batch, and of each feature. told: what it brings, and why auto leaves it out.
+    groups: features that share their rows. parts: features that are looked up in one collection. factors: for each
+    feature, the samples per row of its part's batch, and per row of the feature itself. told: lines on what it saves,
+    or why auto leaves it out.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
@@ -37,11 +38,11 @@ class Deduplication:
 
 
 def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
-    """What a run deduplicates, counted in the first batch of a rank, and by the predicted step where it says auto.
+    """Which features a run deduplicates, counted in the first batch of a rank; with auto, if the predicted step pays.
 
     Raises:
-        UsageError: the run names a feature that the data lacks, or twice, some features of a table and not all, or
-            stores tables smaller as well.
+        UsageError: the run names a feature that the data lacks, or twice, or some but not all features of a table, or
+            also compresses tables.
     """
     wanted = run.data.deduplicate
     if wanted == "off":
@@ -58,7 +59,7 @@ def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
 
 
 def _auto(run: Run, source: BatchSource, sample: Batch, tables: Sequence[RunTable]) -> Deduplication:
-    """The features that save most, where the step says that they save enough; nothing elsewhere, and why."""
+    """The features that save most, if their predicted step is short enough; else none, and why."""
     if twice := shared_features(tables):
         why = f"deduplicate: several tables look '{twice[0]}' up, so data.deduplicate, which is auto, is off"
         return Deduplication(told=(why,))
@@ -76,9 +77,9 @@ def _auto(run: Run, source: BatchSource, sample: Batch, tables: Sequence[RunTabl
 def _likeliest(
     groups: Sequence[DedupGroup], tables: Sequence[RunTable], samples: int, readers: int
 ) -> tuple[Deduplication, DedupPrice]:
-    """(features that are deduplicated, what that saves and adds), where what is saved most exceeds what is added.
+    """(deduplicated features, seconds they save and add) with the largest net saving.
 
-    The features that repeat most often are tried alone, and then those that repeat less as well.
+    First the features that repeat most often are tried alone, then features that repeat less often are added.
     """
     best = Deduplication(), DedupPrice(saved_s=0.0, added_s=0.0)
     for least in _few(sorted({each.factor for each in groups}, reverse=True)):
@@ -91,7 +92,7 @@ def _likeliest(
 
 
 def _few(factors: Sequence[float]) -> list[float]:
-    """At most so many of them, the least and the largest among these."""
+    """At most TRIED of these sorted factors, evenly spread, with the first and the last."""
     places = {round(place * (len(factors) - 1) / (TRIED - 1)) for place in range(TRIED)}
     return [factors[place] for place in sorted(places)] if factors else []
 
@@ -99,7 +100,7 @@ def _few(factors: Sequence[float]) -> list[float]:
 def _price(
     found: Deduplication, groups: Sequence[DedupGroup], tables: Sequence[RunTable], samples: int, readers: int = 1
 ) -> DedupPrice:
-    """What the features that are deduplicated save and add, of those of some groups."""
+    """Seconds that the deduplicated features among these groups save and add."""
     widths = {name: table.embedding_dim or 0 for table in tables for name in table.features}
     some = [each for each in groups if set(each.features) <= found.factors.keys()]
     return dedup_price(some, widths, samples, len(found.parts), readers)
@@ -110,7 +111,10 @@ def _told(found: Deduplication, price: DedupPrice) -> str:
 
 
 def _arranged(groups: Sequence[DedupGroup], tables: Sequence[RunTable], *, whole: bool) -> Deduplication:
-    """The groups' features in parts of tables that repeat about as often. whole: refuse tables that are not."""
+    """The groups' features in parts that repeat about equally often.
+
+    whole: raise UsageError if only some features of a table are named; otherwise such a table is left out.
+    """
     by_feature = {name: group for group in groups for name in group.features}
     of_all = min((group.factor for group in groups), default=1.0)
     levels: dict[int, list[str]] = {}

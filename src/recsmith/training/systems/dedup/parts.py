@@ -1,4 +1,4 @@
-"""Features whose distinct bags alone are looked up, as a part of a run: what does not go with them; without torch."""
+"""What deduplicated features exclude: other parts of a run that cannot go with them; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,10 @@ AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks 
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """Features whose distinct bags alone are looked up. decided: whether some are, which `auto` sees in the data."""
+    """Features of which only distinct bags are looked up.
+
+    decided: whether some are; false while `auto` has not yet read the data.
+    """
 
     owns: ClassVar[Capabilities] = Capabilities({TABLES, BAGS})
     needs: ClassVar[Capabilities] = Capabilities({POOLED, FORMATS})
@@ -23,7 +26,7 @@ class Deduplicated:
     label: str = "data.deduplicate"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Ids that cross ranks before bags are made equal in number, which is when their batch is looked up."""
+        """Refuse ids that cross ranks ahead: ranks agree on numbers of rows only when they look up a batch."""
         if self.decided and owns(other, EXCHANGE):
             return f"pipeline is sparse_dist, which this model cannot have: {AHEAD}; write pipeline: base"
         return None

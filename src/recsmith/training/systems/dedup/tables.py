@@ -1,8 +1,8 @@
 """Embedding tables that are looked up once for each distinct bag (RecD), in torch.
 
-Zhao et al., "RecD" (MLSys 2023, arXiv 2211.05239). Features that repeat about as often share a collection, whose batch
-is the most distinct rows that one of them has; their vectors are expanded to samples after they were pooled. So ids,
-lookups, pooling and what crosses ranks shrink alike.
+Zhao et al., "RecD" (MLSys 2023, arXiv 2211.05239). Features that repeat about equally often share a collection. The
+batch size of a collection is the largest number of distinct rows of its features. Pooled vectors are then expanded to
+samples, so ids, lookups, pooling and communication all shrink alike.
 
 B samples, U distinct rows, F features of a collection, D columns of a table
 """
@@ -29,13 +29,14 @@ from recsmith.training.tables.features import Features, keyed_jagged, weights_of
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
 
-_COLLECTION = re.compile(r"\.(plain|distinct\.\d+)$")  # of these tables, at the end of its place in a model
+_COLLECTION = re.compile(r"\.(plain|distinct\.\d+)$")  # a collection of DeduplicatedTables, at the end of its path
 
 
 class InverseKeyedJaggedTensor(Pipelineable):
-    """The distinct bags of some features, and which of them each sample has.
+    """The distinct bags of some features, and the row of each sample among them.
 
-    distinct: U bags of each feature; one with fewer has empty ones at the end. inverse: row of each sample (F, B).
+    distinct: U bags of each feature; a feature with fewer has empty bags at the end. inverse: row of each sample (F,
+    B).
     """
 
     def __init__(self, distinct: KeyedJaggedTensor, inverse: torch.Tensor) -> None:
@@ -43,7 +44,7 @@ class InverseKeyedJaggedTensor(Pipelineable):
 
     @classmethod
     def from_rows(cls, bags: Mapping[str, JaggedIds], inverse: Mapping[str, Ints]) -> "InverseKeyedJaggedTensor":
-        """What a reader's batch holds. bags: the distinct ones of each feature. inverse: row of each sample (B,)."""
+        """Convert a reader's batch. bags: the distinct bags of each feature. inverse: row of each sample (B,)."""
         most = max(len(each.lengths) for each in bags.values())
         lengths = np.zeros((len(bags), most), np.int32)
         for row, each in zip(lengths, bags.values(), strict=True):
@@ -60,7 +61,7 @@ class InverseKeyedJaggedTensor(Pipelineable):
     def from_keyed_jagged_tensor(
         cls, features: KeyedJaggedTensor, groups: Sequence[Sequence[str]] | None = None
     ) -> "InverseKeyedJaggedTensor":
-        """The distinct bags of a batch on the host. groups: features that share their rows; None: each has its own."""
+        """Find the distinct bags of a batch, on CPU. groups: features that share their rows; None: each has its own."""
         keys = features.keys()
         named = {name: _as_bags(features[name]) for name in keys}
         rows, inverse = dict(named), dict[str, Ints]()
@@ -71,7 +72,7 @@ class InverseKeyedJaggedTensor(Pipelineable):
         return cls.from_rows(rows, inverse)
 
     def to_keyed_jagged_tensor(self) -> KeyedJaggedTensor:
-        """A bag for each sample again; on the host."""
+        """Expand to one bag for each sample; on CPU."""
         names = self.distinct.keys()
         bags = [_as_bags(self.distinct[name]).take(self.inverse[i].numpy()) for i, name in enumerate(names)]
         return KeyedJaggedTensor(
@@ -82,7 +83,7 @@ class InverseKeyedJaggedTensor(Pipelineable):
         )
 
     def padded(self, rows: int) -> "InverseKeyedJaggedTensor":
-        """The same with empty bags at the end, so that each feature has so many."""
+        """The same bags with empty bags at the end of each feature, up to this many rows."""
         most, features = self.distinct.stride(), len(self.distinct.keys())
         if most == rows:
             return self
@@ -96,42 +97,42 @@ class InverseKeyedJaggedTensor(Pipelineable):
         return InverseKeyedJaggedTensor(longer, self.inverse)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "InverseKeyedJaggedTensor":
-        """The same on a device."""
+        """Copy to a device."""
         return InverseKeyedJaggedTensor(
             self.distinct.to(device, non_blocking=non_blocking), self.inverse.to(device, non_blocking=non_blocking)
         )
 
     def record_stream(self, stream: torch.Stream) -> None:
-        """Keep the memory until a stream is done with it."""
+        """Keep the memory until a stream has finished using it."""
         self.distinct.record_stream(stream)  # type: ignore[arg-type]
         self.inverse.record_stream(stream)  # type: ignore[arg-type]
 
     def pin_memory(self) -> "InverseKeyedJaggedTensor":
-        """The same in memory that a GPU reads without the processor."""
+        """Copy to pinned memory."""
         return InverseKeyedJaggedTensor(self.distinct.pin_memory(), self.inverse.pin_memory())
 
 
 class DeduplicatedFeatures(Pipelineable):
-    """What DeduplicatedTables looks up: the features that are not deduplicated, and those of each collection that are.
+    """The input of DeduplicatedTables: features that are not deduplicated, and distinct bags for each collection.
 
-    plain: None where all features are deduplicated.
+    plain: None if all features are deduplicated.
     """
 
     def __init__(self, plain: KeyedJaggedTensor | None, parts: Sequence[InverseKeyedJaggedTensor]) -> None:
         self.plain, self.parts = plain, tuple(parts)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "DeduplicatedFeatures":
-        """The same on a device."""
+        """Copy to a device."""
         plain = None if self.plain is None else self.plain.to(device, non_blocking=non_blocking)
         return DeduplicatedFeatures(plain, [part.to(device, non_blocking) for part in self.parts])
 
     def record_stream(self, stream: torch.Stream) -> None:
-        """Keep the memory until a stream is done with it."""
+        """Keep the memory until a stream has finished using it."""
         for part in (*self.parts, *([self.plain] if self.plain is not None else [])):
             part.record_stream(stream)  # type: ignore[arg-type]
 
     def pin_memory(self) -> "DeduplicatedFeatures":
-        """The same in memory that a GPU reads without the processor."""
+        """Copy to pinned memory."""
         plain = None if self.plain is None else self.plain.pin_memory()
         return DeduplicatedFeatures(plain, [part.pin_memory() for part in self.parts])
 
@@ -144,16 +145,16 @@ class RepeatedFeatures(Features):
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Those that share their rows."""
+        """Groups of features that share their rows."""
         return self.deduplication.groups
 
     @property
     def repeats(self) -> Mapping[str, tuple[float, float]]:
-        """Samples for each row of a part, and of a feature."""
+        """For each feature, samples per row of its part, and per row of the feature itself."""
         return self.deduplication.factors
 
     def tensors(self, batch: Batch) -> DeduplicatedFeatures:
-        """Distinct bags of each part; a batch that its reader has not deduplicated is now."""
+        """The tensors of a batch, with the distinct bags of each part. Deduplicates a batch that its reader has not."""
         names = [name for name in self.names if name not in self.deduplication.factors]
         plain = keyed_jagged(names, self.bags(batch)) if names else None
         distinct = batch if batch.inverse else deduplicated(batch, self.groups)
@@ -163,9 +164,9 @@ class RepeatedFeatures(Features):
 
 
 class DeduplicatedTables(nn.Module, TableModule):
-    """Embedding tables in several collections; to a model they are one EmbeddingBagCollection.
+    """Embedding tables in several collections; a model sees one EmbeddingBagCollection.
 
-    deduplication: which features are in which collection; tables of no such feature are in the plain one.
+    deduplication: which features are in which collection. Tables without deduplicated features are in the plain one.
     """
 
     settings_noun = None  # data.deduplicate asks for it
@@ -183,14 +184,14 @@ class DeduplicatedTables(nn.Module, TableModule):
         self.collected = [*rest, *(config for part in parts for config in part)]
         self.plain = plain(rest, device, is_weighted) if rest else None
         self.distinct = nn.ModuleList(plain(part, device, is_weighted) for part in parts)
-        self.looked_up, self.bags = 0, 0  # bags of deduplicated features in training so far: distinct ones, and all
+        self.looked_up, self.bags = 0, 0  # bags of deduplicated features in training so far: distinct, and all
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
         """TorchRec's configs of all tables, in the model's order."""
         return list(self.configs)
 
     def forward(self, features: DeduplicatedFeatures) -> KeyedTensor:
-        """Pooled vectors (B, D) of each feature."""
+        """Look up pooled vectors (B, D) of each feature."""
         found = {} if self.plain is None else self.plain(features.plain).to_dict()
         for collection, part in zip(self.distinct, equally_long(features.parts), strict=True):
             pooled = collection(part.distinct).to_dict()
@@ -204,32 +205,32 @@ class DeduplicatedTables(nn.Module, TableModule):
         return KeyedTensor(names, [found[name].shape[1] for name in names], torch.cat([found[n] for n in names], dim=1))
 
     def features(self) -> RepeatedFeatures:
-        """All, some of them distinct bags alone."""
+        """All features, some of them as distinct bags."""
         names = tuple(name for config in self.collected for name in config.feature_names)
         return RepeatedFeatures(names, deduplication=self.deduplication)
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """All tables, collection by collection."""
+        """The configs of all tables, collection by collection."""
         return list(self.collected)
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """The weights."""
+        """The weights of a table, or None if it is not here."""
         collections: Any = [*([] if self.plain is None else [self.plain]), *self.distinct]
         found = next((each.embedding_bags for each in collections if name in each.embedding_bags), None)
         return None if found is None else found[name].weight.detach()
 
     def exported(self, parameter: str) -> str:
-        """Its name in the model whose tables are one collection."""
+        """The name of a parameter in the model whose tables are one collection."""
         owner, bags, table = parameter.rpartition(".embedding_bags.")
         return _COLLECTION.sub("", owner) + bags + table
 
     def why_not_ahead(self) -> str | None:
-        """Ranks agree on numbers of rows."""
+        """Why ids cannot be sent ahead of their batch: ranks first agree on numbers of rows."""
         return AHEAD
 
 
 def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyedJaggedTensor]:
-    """The parts with as many rows on every rank, which the sums over ranks of row-wise tables need."""
+    """The parts padded to the same number of rows on every rank, as sums over ranks of row-wise tables need."""
     rows = torch.tensor([part.distinct.stride() for part in parts], device=parts[0].inverse.device)
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(rows, dist.ReduceOp.MAX)
@@ -237,7 +238,7 @@ def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyed
 
 
 def brought_line(model: nn.Module, factors: Mapping[str, tuple[float, float]]) -> str | None:
-    """Which share of the bags of all ranks was looked up, beside what was told; None where nothing was counted."""
+    """The share of bags of all ranks that was looked up, and the predicted share; None if nothing was counted."""
     found = [each for each in model.modules() if isinstance(each, DeduplicatedTables)]
     counts = torch.tensor([[each.looked_up, each.bags] for each in found] or [[0, 0]]).sum(dim=0)
     dist.all_reduce(counts)
@@ -249,7 +250,7 @@ def brought_line(model: nn.Module, factors: Mapping[str, tuple[float, float]]) -
 
 
 def _as_bags(feature: object) -> JaggedIds:
-    """A JaggedTensor's bags as arrays."""
+    """The bags of a JaggedTensor as NumPy arrays."""
     from torchrec import JaggedTensor
 
     assert isinstance(feature, JaggedTensor)

@@ -1,8 +1,8 @@
-"""Tables in files, behind caches in memory: larger than memory, on CPU (Song et al., "MTrainS", 2023): docs/tiers.md.
+"""Tables in files behind caches in memory: larger than memory, on CPU (Song et al., "MTrainS", 2023): docs/tiers.md.
 
-shares.py says which tables and how many of their rows are in memory, price.py what that takes, parts.py what does not
-go with it, without torch. rows.py is the store, hits.py what its caches find, tables.py FBGEMM's kernel on caches,
-cache.py which slot has which row.
+shares.py says which tables are in files and how many of their rows in memory, price.py predicts their cost, and
+parts.py says what they exclude: none of them needs torch. rows.py is the row store, hits.py counts cache hits,
+tables.py is FBGEMM's kernel on caches, and cache.py assigns rows to slots.
 """
 
 import json
@@ -37,31 +37,31 @@ register(ROWS, "tiered", "recsmith.training.systems.tiers.rows:TieredRows")
 
 
 class Tiers(System):
-    """Tables in files."""
+    """The system that keeps tables in files (`rows: tiered`)."""
 
     key = "rows"
 
     def row_parts(self, run: "Run") -> Sequence["Part"]:
-        """All tables, or those that the plan says."""
+        """Tables in files: all tables if the run gives a cache, else those that the plan keeps on disk."""
         from recsmith.training.systems.tiers.parts import TablesInFile
 
         return (TablesInFile("cache" in run.rows_named[1]),) if is_tiered(run) else ()
 
     def placed_parts(self, run: "Run", plan: Plan) -> Sequence["Part"]:
-        """Tables that a plan keeps on disk."""
+        """The tables that a plan keeps on disk, and the run's row store."""
         from recsmith.training.systems.tiers.parts import OnDisk
 
         stored = sorted(each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name)
         return (OnDisk(next(iter(stored), None), run.rows),) if stored or is_tiered(run) else ()
 
     def kept_plan(self, run: "Run", plan: Plan) -> Plan:
-        """Tables that are in files say so, with what is in memory of each."""
+        """The plan with tables in files marked as such, each with the share of its rows that is in memory."""
         from recsmith.training.systems.tiers.shares import stored_plan
 
         return stored_plan(run, plan) if is_tiered(run) else plan
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """A tenth of all rows in memory."""
+        """Offer tables in files with a tenth of all rows in memory."""
         rows = {NAME: "tiered", "folder": f"{run.output}/rows", "cache": 0.1}
         made = Switch(
             name="tables on disk", change=f"rows: {{name: tiered, folder: {run.output}/rows, cache: 0.1}}",
@@ -70,7 +70,7 @@ class Tiers(System):
         return (made,) if run.rows == "device" else ()
 
     def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
-        """Lookups wait for rows that no cache has."""
+        """Add the time that lookups wait for rows that no cache holds."""
         from recsmith.training.systems.tiers.price import priced_s, rows_s
 
         if not is_tiered(run):
@@ -82,7 +82,7 @@ class Tiers(System):
         return replace(step, embeddings_s=max(0.0, step.embeddings_s - priced), rows_s=step.rows_s + rows)
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """What is in files and in memory, how many lookups find a row there, and how long they wait."""
+        """Sizes in files and in memory, the predicted hit rate of lookups, and how long they wait."""
         from recsmith.training.systems.tiers.price import tiers_line
 
         if not is_tiered(run):
@@ -90,7 +90,7 @@ class Tiers(System):
         return (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory, _batches(run, told))),)
 
     def steps_notes(self, run: "Run", source: "BatchSource", ranks: int) -> Sequence[str]:
-        """A profile that is longer than the run."""
+        """A note if the profile of the static policy is longer than the run."""
         from recsmith.training.sources import total_steps
         from recsmith.training.systems.tiers.shares import unfinished_profile
 
@@ -100,7 +100,7 @@ class Tiers(System):
         return () if said is None else (said,)
 
     def kernel_facts(self, run: "Run", plan: Plan) -> Mapping[str, Any]:
-        """Rows that the cache of each table holds at least, and the share of them that it holds."""
+        """The least number of rows in each table's cache, and the share of its rows that the cache holds."""
         from recsmith.training.systems.tiers.shares import cached_tables, least_slots
 
         if not is_tiered(run):
@@ -109,7 +109,7 @@ class Tiers(System):
         return {"least": least_slots(run, plan), "shares": shares}
 
     def worded_plan(self, run: "Run", plan: Plan, device: str) -> tuple[Plan, Mapping[str, Any]] | None:
-        """Tables on disk in TorchRec's words, on CPU."""
+        """The plan in TorchRec's words if it keeps tables on disk, on CPU."""
         if device != "cpu" or all(each.compute_kernel != KEY_VALUE.name for each in plan.placements):
             return None
         from recsmith.training.systems.tiers.rows import on_disk
@@ -117,12 +117,12 @@ class Tiers(System):
         return on_disk(plan)
 
     def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
-        """By the run's own plan, which says which tables are on disk, where the run does not."""
+        """The run with its saved plan, if that plan says which tables are on disk and the run does not."""
         by_plan = is_tiered(run) and "cache" not in run.rows_named[1]
         return replace(run, plan=str(folder / "plan.json")) if by_plan else run
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
-        """What caches had found by the last line."""
+        """A counter of the cache hits of a job."""
         if not is_tiered(run):
             return None
         from recsmith.training.systems.tiers.hits import CacheHits
@@ -130,14 +130,14 @@ class Tiers(System):
         return CacheHits()
 
     def line(self, job: "TrainingJob", steps: int) -> tuple[Raw, str]:
-        """What caches found since the line before."""
+        """Cache hits and waiting since the last line of the log."""
         from recsmith.training.systems.tiers.hits import CacheHits
 
         hits = attached_in(job, self.key, CacheHits)
         return ({}, "") if hits is None else hits.line(job, steps)
 
     def result(self, job: "TrainingJob") -> Raw:
-        """What they found in the whole job."""
+        """The hit rate of the whole job."""
         if not is_tiered(job.run):
             return {}
         from recsmith.training.systems.tiers.hits import hit_share_of, lookups_of
@@ -145,7 +145,7 @@ class Tiers(System):
         return {"hit_share": hit_share_of(*lookups_of(job))}
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """What caches found and how long lookups waited, beside what was told."""
+        """The hit rate and the waiting time of lookups, compared with the prediction."""
         if not is_tiered(job.run):
             return {}
         from recsmith.training.systems.tiers.hits import brought_line
@@ -155,14 +155,14 @@ class Tiers(System):
         return {self.key: brought_line(job, predicted_hits(job.run, job.plan, batches))}
 
     def start_facts(self, run: "Run", plan: Plan) -> Raw:
-        """The share of lookups that is predicted to find a row in memory."""
+        """The share of lookups that is predicted to find its row in memory."""
         from recsmith.training.systems.tiers.shares import predicted_hits
 
         hits = predicted_hits(run, plan)
         return {} if hits is None else {"predicted_hit_share": hits}
 
     def start_lines(self, run: "Run", plan: Plan) -> Sequence[str]:
-        """The same, for people."""
+        """The predicted hit rate, as a sentence."""
         from recsmith.training.systems.tiers.shares import cached_tables, predicted_hits
 
         hits = predicted_hits(run, plan)
@@ -176,12 +176,12 @@ class Tiers(System):
 
 
 def _batches(run: "Run", told: RunFacts) -> int | None:
-    """Batches of the whole run, where they are known."""
+    """The number of batches of the whole run, or None if it is not known."""
     return told.batches if run.steps is None else run.steps * batches_of_a_step(run)
 
 
 def is_tiered(run: "Run") -> bool:
-    """Whether a run keeps rows so."""
+    """Whether a run keeps its tables in files (`rows: tiered`)."""
     return run.rows_named[0] == "tiered"
 
 

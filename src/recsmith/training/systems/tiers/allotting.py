@@ -1,7 +1,8 @@
-"""How much of each table its cache holds, where a run says how much of all tables is in memory: by access profiles.
+"""How many rows of each table its cache holds, if a run gives one share for all tables: by access profiles.
 
-A byte goes to the table where it saves most lookups from the disk. Hits of a table grow with its cache along a curve,
-of which the least concave one above it is climbed, so that what is allotted is the best to within a rung of the curves.
+Each byte is given to the table where it saves most lookups from the disk. The hits of a table grow with its cache along
+a curve. The least concave curve above it is climbed greedily, so the result is optimal to within one rung of the
+curves.
 
 T tables, R rungs
 """
@@ -15,24 +16,24 @@ from recsmith._types import Floats
 from recsmith.problems.cached_lookups import PROFILE, CachedLookups, CachedTable
 from recsmith.workloads import Workload
 
-RUNGS = 48  # of the curve of a table, from the least that it holds to all of its rows, by equal factors
+RUNGS = 48  # points of a table's curve, by equal factors from its least number of rows to all of them
 
 
 def allotted(
     workload: Workload, cached: Sequence[CachedTable], least: Sequence[int], ranks: int, profile: int = PROFILE
 ) -> list[float]:
-    """The share of the rows of each table that its cache holds, of as many bytes as under one share for all.
+    """The share of the rows of each table that its cache holds, within the bytes of one share for all tables.
 
     Args:
-        workload: of which the tables are.
+        workload: the workload of the tables.
         cached: the tables, all with that one share.
-        least: rows that the cache of each holds at least, which may be more bytes than the share has.
-        ranks: whose batches a table serves in a step.
-        profile: batches whose reads say which rows stay, where those stay that are read most.
+        least: the least number of rows in each cache; together they may exceed the bytes of the share.
+        ranks: the number of ranks whose batches a table serves in a step.
+        profile: the number of batches whose reads are counted, for caches that keep the rows that are read most.
     """
     rows = np.array([each.table.num_embeddings for each in cached], dtype=np.float64)
     shares, held = np.array([each.share for each in cached]), np.minimum(np.array(least, dtype=np.float64), rows)
-    if any(each.table.access is None for each in cached):  # nobody knows what a row more would bring
+    if any(each.table.access is None for each in cached):  # no access profile: what one more row would gain is unknown
         return np.maximum(shares, held / rows).tolist()
     width = np.array([each.table.embedding_dim for each in cached], dtype=np.float64)
     left = float((shares * rows * width).sum() - (held * width).sum())
@@ -53,7 +54,7 @@ def allotted(
 
 
 def _concave(rows: Floats, hits: Floats) -> list[tuple[float, float]]:
-    """(hits gained, rows more) of each piece of the least concave curve above one, from its first point."""
+    """(hits gained, rows added) of each piece of the least concave curve above a given curve, from its first point."""
     hull: list[tuple[float, float]] = []
     for point in zip(rows.tolist(), hits.tolist(), strict=True):
         while len(hull) > 1 and _turns_up(hull[-2], hull[-1], point):

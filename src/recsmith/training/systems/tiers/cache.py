@@ -1,4 +1,4 @@
-"""A cache of rows in front of a file, without torch: which slot holds which row, and what has to move.
+"""A cache of rows in front of a file, without torch: which slot holds which row, and which rows must move.
 
 Legend: N rows of a table's shard, S slots of its cache.
 """
@@ -17,14 +17,14 @@ from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 
-EVICTED_AT_ONCE = 50  # the part of the slots, 1 / 50, that is freed when none is left: bulk writes, seldom
-FOR_FILES = 64 * 2**20  # bytes of file pages without which a job thrashes: the code of PyTorch alone maps as many
+EVICTED_AT_ONCE = 50  # of all slots, 1 / 50 is freed when none is left: seldom, and in bulk writes
+FOR_FILES = 64 * 2**20  # bytes of file pages without which a job thrashes: PyTorch's code alone maps as many
 EMPTY = -1
-MOST_BATCHES = 2**31  # of a job: a read more counts for more than any number of batches
+MOST_BATCHES = 2**31  # more batches than any job has, so that one more read outranks any of them
 
 
 class RowMoves(NamedTuple):
-    """What a batch needs: the slots of its rows, in their order, rows to read into slots, and rows to leave slots."""
+    """The moves for a batch: slots of its rows in their order, rows to read into slots, changed rows to write back."""
 
     slots: Ints
     read_rows: Ints
@@ -34,10 +34,10 @@ class RowMoves(NamedTuple):
 
 
 class RowCache:
-    """Which of N rows are in S slots; those that were used longest ago leave first (LRU).
+    """Which of N rows are in S slots; the least recently used rows are evicted first (LRU).
 
-    profile: batches whose reads are counted (0: none). Then rows that were read least in these leave first, and of
-    equal ones those that were used longest ago: the rows that are read most stay (static).
+    profile: number of batches whose reads are counted; 0 for none. With a profile, the rows that were read least during
+    it are evicted first, ties by least recent use, so that the rows that are read most stay (static).
     """
 
     def __init__(self, table: str, rows: int, slots: int, profile: int = 0) -> None:
@@ -52,12 +52,12 @@ class RowCache:
         self.reads: Any = np.zeros(rows if profile else 0, np.int32)
 
     def place(self, rows: Ints, busy: Iterable[Ints], reads: Ints | int = 1) -> RowMoves:
-        """Give distinct rows slots. busy: slots of batches that are trained or come next, which keep their rows.
+        """Give distinct rows slots, and evict others if needed.
 
-        reads: how often the batch reads each of the rows.
+        busy: slots of batches that train or come next, whose rows must stay. reads: how often the batch reads each row.
 
         Raises:
-            UsageError: the rows do not fit beside those.
+            UsageError: the rows do not fit in addition to those of busy slots.
         """
         self.clock += 1
         if self.clock <= self.profile:
@@ -79,7 +79,7 @@ class RowCache:
         return RowMoves(slots, rows[missing], taken, left_rows[kept], left[kept])
 
     def _leave(self, wanted: int, own: Ints, busy: Iterable[Ints], rows: int) -> Ints:
-        """Slots that lose their rows."""
+        """Choose the slots that lose their rows."""
         stays = self.row_of == EMPTY
         stays[own] = True
         for slots in busy:
@@ -98,27 +98,27 @@ class RowCache:
         return candidates[oldest]
 
     def settled(self) -> tuple[Ints, Ints]:
-        """(rows, slots) that changed since they were read, in order of rows; they count as unchanged from now on."""
+        """(rows, slots) that changed since they were read, by row number. They count as unchanged from now on."""
         slots = np.flatnonzero(self.changed)
         slots = slots[np.argsort(self.row_of[slots])]
         self.changed[:] = False
         return self.row_of[slots], slots
 
     def empty(self) -> None:
-        """Forget all rows."""
+        """Empty all slots."""
         self.slot_of[:], self.row_of[:], self.changed[:] = EMPTY, EMPTY, False
         self.free = np.arange(len(self.row_of))
 
 
 def check_memory(needed: int) -> None:
-    """Refuse caches that do not fit beside what is held already under the limit of this process's cgroup.
+    """Raise UsageError if caches do not fit into the memory limit of this process's cgroup.
 
-    needed: bytes of the caches, and of the maps from ids to slots. The launcher, torchrun's agent and other ranks count
-    against the same limit, and so do the pages of files that rows and programs are read through: without some of them
+    needed: bytes of the caches and of the maps from ids to slots. The launcher, torchrun's agent and other ranks count
+    against the same limit. So do the pages of files through which rows and programs are read: without some of them,
     every step waits for the disk.
 
     Raises:
-        UsageError: all together are more than the limit.
+        UsageError: the sum is above the limit.
     """
     limit, held = memory_limit(), memory_held()
     if limit is not None and held + needed + FOR_FILES > limit:
@@ -131,9 +131,9 @@ def check_memory(needed: int) -> None:
 
 
 class ScratchFile:
-    """Arrays in one file without a name, mapped: its space is taken at once, and given back however a job ends.
+    """Arrays in one mapped file without a name. Its space is reserved at once, and freed however the job ends.
 
-    folder: where the file is. shapes: of the arrays, in fp32.
+    folder: where the file is created. shapes: of the arrays, in fp32.
 
     Raises:
         UsageError: the folder cannot be written, or its disk has too little room.
@@ -143,7 +143,7 @@ class ScratchFile:
         sizes = [4 * int(np.prod(shape)) for shape in shapes]
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder) as file:  # a map keeps it open
+            with tempfile.TemporaryFile(dir=folder) as file:  # the mapping keeps it open
                 os.posix_fallocate(file.fileno(), 0, max(sum(sizes), 1))
                 self._map = mmap.mmap(file.fileno(), max(sum(sizes), 1))
         except OSError as error:
@@ -159,7 +159,7 @@ class ScratchFile:
         ]
 
     def expect(self, *, random: bool) -> None:
-        """Say how it is read next: row by row, where reading ahead thrashes in little memory, or from end to end."""
+        """Tell the system how the file is read next: at random, where reading ahead thrashes, or from end to end."""
         if random != self._random:
             self._map.madvise(mmap.MADV_RANDOM if random else mmap.MADV_NORMAL)
             self._random = random

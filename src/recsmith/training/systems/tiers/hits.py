@@ -1,4 +1,4 @@
-"""How many lookups of a job find a row in memory, and how long the others wait: in its log and its result."""
+"""How many lookups of a job find their row in memory, and how long the rest wait: for its log and its result."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from recsmith.units import format_time
 
 
 class CacheHits(Attached):
-    """What was counted by the last line of the log: lookups of all ranks, those that missed, seconds of waiting."""
+    """Counts at the last line of the log: lookups of all ranks, misses, seconds of waiting."""
 
     def __init__(self) -> None:
         self.lookups, self.missed, self.waited_s = 0, 0, 0.0
 
     def line(self, job: TrainingJob, steps: int) -> tuple[Raw, str]:
-        """Since the last line: the share of lookups whose row was in memory, and seconds of waiting in a mean step."""
+        """Since the last line: the hit rate of lookups, and average seconds of waiting per step."""
         rows: Any = job.sharded.rows
         (lookups, missed), waited = lookups_of(job), rows.waited_s()
         share, wait = hit_share_of(lookups - self.lookups, missed - self.missed), (waited - self.waited_s) / steps
@@ -27,14 +27,14 @@ class CacheHits(Attached):
 
 
 def lookups_of(job: TrainingJob) -> tuple[int, int]:
-    """(lookups of tables with caches so far, those that missed) of all ranks."""
+    """(lookups so far in tables with caches, misses) summed over all ranks."""
     rows: Any = job.sharded.rows
     lookups, missed = rows.lookups()
     return over_ranks(lookups, dist.ReduceOp.SUM), over_ranks(missed, dist.ReduceOp.SUM)
 
 
 def brought_line(job: TrainingJob, told: float | None) -> str:
-    """What caches found in the whole job, and how long its steps waited. told: the share that was predicted."""
+    """The hit rate of the whole job, and how long its steps waited. told: the predicted hit rate."""
     rows: Any = job.sharded.rows
     lookups, missed = lookups_of(job)
     if not lookups:
@@ -48,5 +48,5 @@ def brought_line(job: TrainingJob, told: float | None) -> str:
 
 
 def hit_share_of(lookups: int, missed: int) -> float:
-    """The share (0..1) of lookups that did not miss; 1 of none."""
+    """The hit rate (0..1) of lookups; 1 if there were none."""
     return 1 - missed / lookups if lookups else 1.0

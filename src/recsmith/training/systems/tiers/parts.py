@@ -1,4 +1,4 @@
-"""Tables in files behind caches, as parts of a run: what does not go with them; without torch."""
+"""What tables in files behind caches exclude: other parts of a run that cannot go with them; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from recsmith.training.seams.capabilities import BAGS, COPIES, FP32_TABLES, ON_C
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Tables that the plan keeps on disk, by the name of the first, or none; and a run's rows."""
+    """The first table that the plan keeps on disk, or None, and the run's row store."""
 
     table: str | None
     rows: Any
 
     @property
     def label(self) -> str:
-        """The kernel, where a table has it."""
+        """How errors name this part: by the kernel of its tables."""
         return "plan: key_value" if self.table is not None else "plan: fused"
 
     def refuses(self, other: Any, /) -> str | None:
-        """A CPU, where nobody is told in which folder the tables are, or a folder is given and no table goes there."""
+        """Refuse a CPU if tables are on disk and no folder is given, or a folder is given and no table is on disk."""
         name, settings = parsed(self.rows, "rows")
         if other is not CPU or (name == "tiered" and "cache" in settings):
             return None
@@ -43,7 +43,7 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class TablesInFile:
-    """Tables that are kept in a file: all of them, or those that the plan says."""
+    """Tables that are kept in a file: all of them, or those that the plan keeps on disk."""
 
     owns: ClassVar[Capabilities] = Capabilities({ROWS})
     needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, BAGS, COPIES, ON_CPU})
@@ -55,7 +55,7 @@ class TablesInFile:
     label: str = "rows: tiered"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Rows of which a rank has a part."""
+        """Refuse a plan that splits a table by columns, since the file keeps whole rows."""
         if isinstance(other, PlannedTables) and (odd := self._split_by_columns(other.plan)) is not None:
             return (
                 f"table '{odd}' is split by columns in the plan, and rows: tiered keeps whole rows; use a plan of "
@@ -64,7 +64,7 @@ class TablesInFile:
         return None
 
     def _split_by_columns(self, plan: Plan) -> str | None:
-        """The first table in a file whose columns are on several ranks."""
+        """The first table in a file whose columns are split over ranks; None if there is none."""
         dims = {table.name: table.embedding_dim for table in plan.workload.tables if table.pooled or self.all_of_them}
         cut = [each for each in plan.placements if each.widths and each.widths != (dims.get(each.table),)]
         stored = [each.table for each in cut if self.all_of_them or each.compute_kernel == KEY_VALUE.name]

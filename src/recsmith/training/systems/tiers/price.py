@@ -1,4 +1,4 @@
-"""What tables in files take of a step, and what is told of them before a job; without torch."""
+"""How long tables in files make a step, and the line on them before a job; without torch."""
 
 import math
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from recsmith.training.systems.tiers.shares import cached_tables, least_slots, p
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads.workload import AHEAD
 
-# Of a lookup from a file that the operating system has in memory (benchmarks/fetch_rates.py):
-TABLE_S = 4e-4  # of a table with a cache: its threads, and which slots it may take
-CACHED_ID_S = 8e-8  # of an id: its slot
-FETCH_S = 6.5e-7  # of an id whose row the cache lacks
+# Seconds of lookups from a file that the operating system holds in memory (benchmarks/fetch_rates.py):
+TABLE_S = 4e-4  # per table with a cache: starting threads, finding slots to free
+CACHED_ID_S = 8e-8  # per id: finding its slot
+FETCH_S = 6.5e-7  # per id whose row the cache lacks
 
 
 def fetch_s(tables: float, ids: float, missed: float) -> float:
-    """Seconds in which a rank finds the rows of a batch. missed: ids whose row no cache has."""
+    """Seconds in which a rank finds the rows of a batch. missed: the number of ids whose row no cache holds."""
     return tables * TABLE_S + ids * CACHED_ID_S + missed * FETCH_S
 
 
 def rows_s(run: Run, plan: Plan, step_s: float = 0.0) -> float:
-    """Seconds by which a step is longer for rows that no cache has, by the plan's disk or the system's memory.
+    """Seconds that a step waits for rows that no cache holds, on the plan's disk or in the system's memory.
 
-    step_s: of the job without them, in which the disk works where a thread fetches ahead. What cores do for rows is not
-    hidden.
+    step_s: seconds of the job's step without this waiting. If rows are fetched ahead by a thread, the disk works during
+    the step; the work of cores on rows is not hidden.
     """
     cached, hits = cached_tables(run, plan), predicted_hits(run, plan)
     if not cached or hits is None:
@@ -44,7 +44,7 @@ def rows_s(run: Run, plan: Plan, step_s: float = 0.0) -> float:
 
 
 def priced_s(run: Run, plan: Plan) -> float:
-    """Seconds of the disk that the plan's cost has in it already: of tables that the plan itself keeps there."""
+    """Disk seconds that the plan's cost contains already, for the tables that the plan itself keeps on disk."""
     if "cache" in run.rows_named[1] or plan.cluster.disk is None:
         return 0.0
     found = disk_fetches(plan)
@@ -52,9 +52,9 @@ def priced_s(run: Run, plan: Plan) -> float:
 
 
 def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory], batches: int | None) -> str:
-    """What is in files, what of it in memory, and what lookups wait.
+    """The line on tables in files: bytes in files and in memory, predicted hit rate, and seconds of a step.
 
-    plan: as `planned_as_run` makes it. batches: of the whole run, where they are known.
+    plan: as `planned_as_run` makes it. memory: of each rank. batches: of the whole run, or None if unknown.
     """
     folder: Any = run.rows_named[1].get("folder", "")
     cached, hits, least = cached_tables(run, plan), predicted_hits(run, plan), least_slots(run, plan)
@@ -80,5 +80,5 @@ def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory], batches: int 
 
 
 def _waits_ahead(run: Run) -> bool:
-    """Whether rows of the next batch come while this one trains."""
+    """Whether the rows of the next batch are fetched while this batch trains."""
     return run.step_named[0] == AHEAD

@@ -1,12 +1,12 @@
-"""Rows in a file on disk, and those in use in a cache inside FBGEMM's own kernel: tables larger than memory, on CPU.
+"""Tables larger than memory, on CPU: all rows in a file, and rows in use in a cache inside FBGEMM's own kernel.
 
 Kassa et al. 2023 (MTrainS, arXiv 2305.01515): lookups are local in time, so a cache of few rows in fast memory and a
-fetch ahead of the batch stand in for most of the table. Every table has a cache of its own, since FBGEMM sums the
-gradients of several tables in one in another order. Optimizers are FBGEMM's, on the rows of the cache.
+fetch ahead of the batch replace most of the table. Every table has a cache of its own, since FBGEMM sums the gradients
+of several tables in one cache in another order. Optimizers are FBGEMM's, applied to the rows of the cache.
 
-The kernel (tables.py) maps the ids of a batch to slots, reads the rows that it lacks, and writes rows that it no
-longer holds. Under the step `prefetch_sparse_dist` a thread does so for the next batch while this one goes backward.
-The file is scratch: it has no name, and a job that resumes fills a new one from its checkpoint.
+The kernel (tables.py) maps the ids of a batch to slots, reads rows that the cache lacks, and writes back rows that
+leave it. Under the step `prefetch_sparse_dist` a thread does so for the next batch during this batch's backward pass.
+The file is temporary: it has no name, and a job that resumes fills a new one from its checkpoint.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -40,12 +40,12 @@ from recsmith.training.stores.kernels import kernels_in
 from recsmith.training.systems.tiers.shares import PROFILE, check_caches
 from recsmith.training.systems.tiers.tables import TieredTables
 
-# Of fused_params, words of a plan with tables on disk:
+# Entries of fused_params that a plan with tables on disk sets:
 CACHED = ("cache_load_factor", "cache_algorithm", "prefetch_pipeline")
 
 
 class TieredBag(BatchedFusedEmbeddingBag):
-    """TorchRec's kernel of pooled tables, on TieredTables. kept: as `_tables_of` has it."""
+    """TorchRec's kernel of pooled tables, on TieredTables. kept: the keyword arguments of `_tables_of`."""
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
                  **kept: Any) -> None:  # fmt: skip
@@ -55,7 +55,7 @@ class TieredBag(BatchedFusedEmbeddingBag):
 
 
 class TieredSequence(BatchedFusedEmbedding):
-    """TorchRec's kernel of tables that are not pooled, on TieredTables. kept: as `_tables_of` has it."""
+    """TorchRec's kernel of tables that are not pooled, on TieredTables. kept: the keyword arguments of `_tables_of`."""
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, **kept: Any) -> None:
         super(BatchedFusedEmbedding, self).__init__(config, pg, device)
@@ -67,13 +67,13 @@ def _tables_of(
     kernel: Any, config: GroupedEmbeddingConfig, device: Any, pooling: PoolingMode, *, cache: float | None, folder: str,
     policy: CachePolicy, profile: int, least: Mapping[str, int], shares: Mapping[str, float],
 ) -> TieredTables:  # fmt: skip
-    """The tables of a kernel, whose rows, columns and features TorchRec has found.
+    """The tables of a kernel, for the rows, columns and features that TorchRec has assigned to it.
 
-    cache, policy: of all tables; without a cache, those of the plan. folder: of the file. profile: batches. least: rows
-    that the cache of a table holds at least. shares: of the rows of each table in its cache, by its name.
+    cache, policy: for all tables; without a cache, as in the plan. folder: of the file. profile: in batches. least: the
+    least number of rows in each table's cache. shares: the share of each table's rows in its cache, by table name.
 
     Raises:
-        UsageError: a table is split by columns, or not in fp32.
+        UsageError: a table is split by columns, or is not in fp32.
     """
     for table in config.embedding_tables:
         if table.local_cols != table.embedding_dim:
@@ -100,15 +100,15 @@ def _tables_of(
 
 
 def _planned(table: Any) -> tuple[float, bool]:
-    """The share of a table's rows that the plan keeps in memory, and whether they are those that are read most."""
+    """The share of a table's rows that the plan keeps in memory, and whether they are the rows that are read most."""
     return table.fused_params["cache_load_factor"], table.fused_params.get("cache_algorithm") == CacheAlgorithm.LFU
 
 
 def on_disk(plan: Plan) -> tuple[Plan, dict[str, ParameterConstraints]]:
-    """A plan for CPU in TorchRec's words, and what these need beside it.
+    """A plan for CPU in TorchRec's words, and the constraints that these words need.
 
-    Tables on disk are called fused_uvm_caching: TorchRec puts those that it prefetches into groups of their own, and
-    has no key_value on CPU. Caches that keep the rows that are read most are called LFU.
+    Tables on disk are called fused_uvm_caching: TorchRec puts tables that it prefetches into separate groups, and has
+    no key_value on CPU. Caches that keep the rows that are read most are called LFU.
     """
     cached = [each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name]
     renamed = tuple(
@@ -131,14 +131,14 @@ def on_disk(plan: Plan) -> tuple[Plan, dict[str, ParameterConstraints]]:
 class TieredRows(DeviceRows):
     """Fused tables in a file, with a share of their rows in memory; other parameters in memory.
 
-    folder: on the disk that holds the file of each rank, of rows and their optimizer state. cache: share of the rows of
-    all tables that is in memory, and never less than the rows of two batches; without it the tables that the plan keeps
-    on disk (key_value) are in the file, each with the plan's share and policy. policy: lru keeps the rows that were
-    read last; static those that were read most at the beginning of the job. profile: batches of the job whose reads are
-    counted for that.
+    folder: on the disk that holds the file of each rank, with its rows and their optimizer state. cache: the share of
+    the rows of all tables that is in memory, but at least the rows of two batches. Without it, the tables that the plan
+    keeps on disk (key_value) are in the file, each with the plan's share and policy. policy: lru keeps the rows that
+    were read last; static keeps the rows that were read most at the beginning of the job. profile: the number of
+    batches whose reads are counted for static.
 
     Raises:
-        UsageError: the model has no such table on any rank, the share is none, or the policy is not known.
+        UsageError: no rank has such a table, the share is out of range, or the policy is unknown.
     """
 
     def __init__(self, model: nn.Module, optimizer: CombinedOptimizer | None = None, *, folder: str,
@@ -151,7 +151,7 @@ class TieredRows(DeviceRows):
     @staticmethod
     def check_settings(*, folder: str, cache: float | None = None, policy: CachePolicy | None = None,
                        profile: int = PROFILE) -> None:  # fmt: skip
-        """UsageError for settings that mean nothing, and a folder that cannot be written."""
+        """Raise UsageError if settings are invalid or the folder cannot be written."""
         check_caches(cache, policy, profile)
         check_writable(folder, "rows.folder", "name another folder")
 
@@ -160,7 +160,10 @@ class TieredRows(DeviceRows):
                cache: float | None = None, policy: CachePolicy | None = None, profile: int = PROFILE,
                least: Mapping[str, int] | None = None, shares: Mapping[str, float] | None = None,
                ) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """A cache for tables that FBGEMM updates in its backward pass, on CPU. least, shares: as `_tables_of` has."""
+        """The kernel with a cache, for tables that FBGEMM updates in its backward pass, on CPU; None for other tables.
+
+        least, shares: as in `_tables_of`.
+        """
         check_caches(cache, policy, profile)
         if device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
@@ -174,7 +177,7 @@ class TieredRows(DeviceRows):
         )  # fmt: skip
 
     def shards(self) -> Iterator[NamedShard]:
-        """Whole tables in the file, which is read anew afterwards."""
+        """The shards of whole tables in the file. Caches are emptied, since a caller may write into the file."""
         for tables in self._tables:
             tables.forget()
         return super().shards()
@@ -184,21 +187,21 @@ class TieredRows(DeviceRows):
         return sum(tables.lookups for tables in self._tables), sum(tables.missed for tables in self._tables)
 
     def waited_s(self) -> float:
-        """Seconds so far in which lookups waited for rows of the file."""
+        """Seconds so far that lookups waited for rows of the file."""
         return sum(tables.waited_s for tables in self._tables)
 
     def flush(self) -> None:
-        """Write rows of the caches that changed to the file."""
+        """Write the changed rows of the caches to the file."""
         for tables in self._tables:
             tables.flush()
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights and state, which are read from the file as they are written elsewhere."""
+        """Weights and optimizer state, read from the file after changed rows were written to it."""
         self.flush()
         return super().state_dict()
 
     def state_to_load(self) -> dict[str, Any]:
-        """The same, into the file."""
+        """Weights and optimizer state to load into the file. Caches are emptied first."""
         for tables in self._tables:
             tables.forget()
         return super().state_to_load()

@@ -1,4 +1,4 @@
-"""Which tables of a run lie in files, how many of their rows are in memory, and how often lookups find one there."""
+"""Which tables of a run are in files, how many of their rows are in memory, and how often lookups find them there."""
 
 import math
 from dataclasses import replace
@@ -14,12 +14,12 @@ from recsmith.training.systems.tiers.allotting import allotted
 from recsmith.units import counted
 from recsmith.workloads import Table
 
-ANY_SIZE = 2**52  # bytes of disks whose size no cluster says
-SPREAD = 1.25  # times the mean ids of a batch, of features whose bags differ in length
+ANY_SIZE = 2**52  # bytes of disk per host if the cluster does not say
+SPREAD = 1.25  # ids that a batch may read / their mean, for features whose bags differ in length
 
 
 def check_caches(cache: float | None = None, policy: str | None = None, profile: int = PROFILE) -> None:
-    """Refuse settings of the caches of `rows: tiered` that mean nothing (UsageError)."""
+    """Raise UsageError if settings of the caches of `rows: tiered` are invalid."""
     fits, alone = cache is None or 0 < cache <= 1, policy is not None and cache is None
     check_rules(
         None if fits else f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1",
@@ -54,12 +54,12 @@ def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
 
 
 def share_of(cached: CachedTable, least: int) -> float:
-    """The share of a table's rows that its cache holds: what is asked for, and never fewer rows than `least`."""
+    """The share of a table's rows that its cache holds: what is asked for, but at least `least` rows."""
     return min(1.0, max(cached.share, least / cached.table.num_embeddings))
 
 
 def least_slots(run: Run, plan: Plan) -> dict[str, int]:
-    """Rows that the cache of each table holds at least: those that two batches of all ranks may read."""
+    """The least number of rows in each table's cache: as many as two batches of all ranks may read."""
     ranks = plan.cluster.world_size
     samples = run.data.local_batch_size(ranks) * ranks * batches_of_a_step(run)
     return {table.name: min(table.num_embeddings, BATCHES * _ids(table, samples)) for table in plan.workload.tables}
@@ -74,9 +74,9 @@ def _ids(table: Table, samples: int) -> int:
 
 
 def stored_plan(run: Run, plan: Plan) -> Plan:
-    """The plan as the run keeps its rows: tables that are in files say so, with what is in memory of each.
+    """The plan as the run keeps its rows: tables in files are marked as such, each with its share of rows in memory.
 
-    Its cluster has the disks that the run names.
+    If the cluster states no size of its disks, the plan assumes disks that hold any table.
     """
     cached = {each.table.name: each for each in cached_tables(run, plan)}
     placements = tuple(_stored(each, cached.get(each.table)) for each in plan.placements)
@@ -92,14 +92,14 @@ def _stored(placement: Placement, cached: CachedTable | None) -> Placement:
 
 
 def profile_of(run: Run) -> int:
-    """Batches whose reads are counted, where rows that are read most stay."""
+    """The number of batches whose reads are counted, to keep the rows that are read most."""
     return run.rows_named[1].get("profile", PROFILE)
 
 
 def predicted_hits(run: Run, plan: Plan, batches: int | None = None) -> float | None:
-    """The share of the lookups of these tables that is predicted to find its row in memory; None without any.
+    """The predicted share of lookups in cached tables that find their row in memory; None if no table is cached.
 
-    batches: of the whole job, whose mean it is; None: once caches are full, and the batches of a profile counted.
+    batches: of the whole job, for the mean over it; None: the share once caches are full and the profile is complete.
     """
     cached = cached_tables(run, plan)
     if not cached:
@@ -108,7 +108,7 @@ def predicted_hits(run: Run, plan: Plan, batches: int | None = None) -> float | 
 
 
 def unfinished_profile(run: Run, batches: int | None) -> str | None:
-    """Where a job of so many batches, whose static rows are chosen by a profile, ends before that; None elsewhere."""
+    """The note that a job of this many batches ends before its profile is complete; None if it does not."""
     profile = profile_of(run)
     if batches is None or batches > profile:
         return None

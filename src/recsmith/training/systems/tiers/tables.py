@@ -1,12 +1,12 @@
 """FBGEMM's kernel on the slots of caches, with the whole tables in a file, on CPU.
 
-A kernel maps the ids of a batch to slots, reads the rows that it lacks, by many threads, since that is waiting for the
-disk, and writes rows that it no longer holds to a log of each table.
+A kernel maps the ids of a batch to slots. Many threads read the rows that a cache lacks, since most of that is waiting
+for the disk, and rows that leave a cache are written to a log of each table.
 
-A row that leaves a cache is a small part of a page of the disk. At home it would cost a page that is read and a page
-that is written; in a log, rows that leave together share pages, sixteen of 64 columns each. A log that is full is
-brought home in the order of rows, in one pass over the table (O'Neil et al., "The log-structured merge-tree", Acta
-Informatica 33(4), 1996). Which row lies where in the log is kept in memory.
+A row that leaves a cache is a small part of a page of the disk. Writing it in its place would cost a page read and a
+page write. In a log, rows that leave together share pages, sixteen rows of 64 columns each. A full log is merged into
+the table in the order of rows, in one pass (O'Neil et al., "The log-structured merge-tree", Acta Informatica 33(4),
+1996). An index in memory says which row is where in the log.
 """
 
 from collections import deque
@@ -27,16 +27,20 @@ from recsmith.training.step_clock import STEPS
 from recsmith.training.systems.tiers.cache import RowCache, ScratchFile, check_memory
 
 AT_HOME = -1
-BROUGHT_AT_ONCE = 2**18  # rows that are in memory while they are brought home: 64 MiB of 64 columns
+BROUGHT_AT_ONCE = 2**18  # rows in memory at once while a log is merged into the table: 64 MiB of 64 columns
 
 
 def log_rows(rows: int) -> int:
-    """How many rows the log of a table holds."""
+    """How many rows the log of a table can hold."""
     return max(1, rows // LOG_PART)
 
 
 class LoggedRows:
-    """Rows of a table and their state. home, log: of each of these, a tensor by rows, and one by places of the log."""
+    """Rows of a table with their optimizer state: in their own places (`home`), or in a log.
+
+    home, log: for weights and each state, one tensor with a row for each row of the table, and one for each place of
+    the log.
+    """
 
     def __init__(self, home: Sequence[torch.Tensor], log: Sequence[torch.Tensor]) -> None:
         self.home, self.log = home, log
@@ -44,7 +48,7 @@ class LoggedRows:
         self.end = 0
 
     def read(self, rows: Ints) -> list[torch.Tensor]:
-        """What these rows hold, part by part."""
+        """The weights and states of these rows, one tensor for each."""
         at = self.at[rows]
         logged = np.flatnonzero(at != AT_HOME)
         of_log, places = torch.from_numpy(at[logged].astype(np.int64)), torch.from_numpy(logged)
@@ -64,11 +68,11 @@ class LoggedRows:
         return found
 
     def has_room(self, count: int) -> bool:
-        """Whether the log takes so many rows more."""
+        """Whether the log has room for this many more rows."""
         return self.end + count <= len(self.log[0])
 
     def write(self, rows: Ints, values: Sequence[torch.Tensor]) -> None:
-        """Write distinct rows to the log, which has room for them."""
+        """Append distinct rows to the log, which must have room for them."""
         end = self.end + len(rows)
         for log, value in zip(self.log, values, strict=True):
             log[self.end : end] = value
@@ -76,14 +80,14 @@ class LoggedRows:
         self.end = end
 
     def write_home(self, rows: Ints, values: Sequence[torch.Tensor]) -> None:
-        """Write distinct rows where they belong."""
+        """Write distinct rows into their own places in the table."""
         of_home = torch.from_numpy(rows)
         for home, value in zip(self.home, values, strict=True):
             home.index_copy_(0, of_home, value)
         self.at[rows] = AT_HOME
 
     def bring_home(self) -> None:
-        """Write what the log holds where it belongs, and begin it anew."""
+        """Write the rows of the log into their own places in the table, and empty the log."""
         rows = np.flatnonzero(self.at != AT_HOME)
         rows = rows[np.argsort(self.at[rows])]  # in the order of the log, which is read from end to end
         for first in range(0, len(rows), BROUGHT_AT_ONCE):
@@ -93,13 +97,13 @@ class LoggedRows:
         self.end = 0
 
 
-READERS = 16  # threads that read and write the file, which wait for the disk most of the time
-AT_LEAST = 64  # rows a thread moves; fewer are not worth one more
-Moved = tuple[int, Any, Any]  # a table, and rows of it in their order, with their slots
+READERS = 16  # threads that read and write the file; they mostly wait for the disk
+AT_LEAST = 64  # rows moved by one thread; for fewer, another thread does not pay
+Moved = tuple[int, Any, Any]  # table number, row numbers in order, their slots
 
 
 class Fetched(NamedTuple):
-    """A batch whose rows are in slots: the slot of each id, and the slots of each table."""
+    """A batch whose rows are in slots. indices: its ids. slots: of each id. held: slots in use, of each table."""
 
     indices: torch.Tensor
     slots: torch.Tensor
@@ -109,8 +113,9 @@ class Fetched(NamedTuple):
 class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
     """FBGEMM's kernel on the slots of caches, with the whole tables in a file.
 
-    names, rows, columns: of its tables' shards. caches: the share of each one's rows that is in memory. least: rows of
-    it at least. profiles: batches of each whose reads say which rows stay (cache.py); 0 keeps those read last.
+    names, rows, columns: of the shards of its tables. caches: the share of each table's rows that is in memory. least:
+    the least number of rows in each cache. profiles: for each table, batches whose reads decide which rows stay
+    (cache.py); 0 keeps the rows that were read last.
     """
 
     def __init__(self, *, names: list[str], rows: list[int], columns: list[int], caches: list[float], folder: str,
@@ -148,20 +153,20 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         self.lookups, self.missed, self.waited_s = 0, 0, 0.0
 
     def split_embedding_weights(self) -> list[torch.Tensor]:
-        """The whole tables, as they are in the file."""
+        """The weights of the whole tables, as they are in the file."""
         return [table.home[0] for table in self._rows]
 
     def split_optimizer_states(self) -> list[list[torch.Tensor]]:
-        """The state of all rows, as it is in the file."""
+        """The optimizer state of all rows, as it is in the file."""
         return [list(table.home[1:]) for table in self._rows if len(table.home) > 1]
 
     def prefetch(self, indices: torch.Tensor, offsets: torch.Tensor, *_: Any, **__: Any) -> None:
-        """Fetch the rows of the next batch in a thread, while this one trains."""
+        """Fetch the rows of the next batch in a thread, while this batch trains."""
         busy = [self._training]
         self._ahead.append(self._thread.submit(self._fetch, indices, offsets, busy, STEPS.runs))
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
-        """Look up rows by their ids, whether fetched before or now."""
+        """Look up rows by their ids. If `prefetch` has not fetched them, fetch them now."""
         if named.get("batch_size_per_feature_per_rank") is not None:
             raise UsageError("rows: tiered does not take features of other batch sizes (data.deduplicate); drop one")
         begun = STEPS.now()
@@ -179,7 +184,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         return super().forward(fetched.slots, offsets, *given, **named)
 
     def overwrite(self, table: int, rows: Ints, weights: torch.Tensor) -> None:
-        """Give distinct rows of a table other weights, and optimizer state of zeros, wherever they are."""
+        """Set the weights of distinct rows of a table, in cache or file, and their optimizer state to zero."""
         cache, values = self.caches[table], [weights.to(self._here[table][0].dtype)]
         values += [part.new_zeros(len(rows), *part.shape[1:]) for part in self._here[table][1:]]
         slots = cache.slot_of[rows].astype(np.int64)
@@ -190,7 +195,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._rows[table].write_home(rows[home], [value[torch.from_numpy(home)] for value in values])
 
     def flush(self) -> None:
-        """Write rows that changed to the file."""
+        """Write all changed rows to the file."""
         for future in self._ahead:
             future.result()
         self.file.expect(random=False)
@@ -199,7 +204,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._together(self._settle, [(t, *cache.settled()) for t, cache in enumerate(self.caches)])
 
     def forget(self) -> None:
-        """Write rows that changed, and read all anew: somebody is about to write into the file."""
+        """Write changed rows to the file and empty the caches, since a caller is about to write into the file."""
         self.flush()
         self._ahead.clear()
         for cache in self.caches:
@@ -207,10 +212,10 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._training = [slots[:0] for slots in self._training]
 
     def _fetch(self, indices: torch.Tensor, offsets: torch.Tensor, busy: list[list[Any]], counted: bool) -> Fetched:
-        """Slots of all ids.
+        """The slots of all ids of a batch, after its missing rows were read.
 
-        busy: slots of each table, in lists of batches, that keep their rows. counted: whether lookups are those of a
-        step, of which `lookups` and `missed` tell, and not of an evaluation.
+        busy: for each batch in use, the slots of each table that must keep their rows. counted: whether these lookups
+        are of a training step, which `lookups` and `missed` count, and not of an evaluation.
         """
         self.file.expect(random=True)
         ids = indices.numpy()
@@ -233,13 +238,13 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
                 missed[moves.read_slots] = True
                 self.lookups, self.missed = self.lookups + len(places), self.missed + int(missed[slots[part]].sum())
         for each in [self._readers.submit(self._leave, *moved) for moved in leaving if len(moved[1])]:
-            each.result()  # first, for others come into their slots
+            each.result()  # wait for these first: rows that are read next take their slots
         self.file.expect(random=True)
         self._together(self._bring, coming)
         return Fetched(indices, torch.from_numpy(slots), held)
 
     def _together(self, move: Callable[[int, Any, Any], None], moves: Iterable[Moved]) -> None:
-        """Move rows of tables by all threads, each a stretch of rows."""
+        """Move rows of tables with all threads, each a contiguous part of the rows."""
         under_way: list[Future[None]] = []
         for table, rows, slots in moves:
             pieces = max(1, min(READERS, len(rows) // AT_LEAST))
@@ -256,7 +261,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
                 here.index_copy_(0, of_cache, value)
 
     def _leave(self, table: int, rows: Any, slots: Any) -> None:
-        """Copy rows that leave their slots to the log; one thread a table."""
+        """Copy rows that leave their slots to the log; one thread per table."""
         stored, values = self._rows[table], self._in(table, slots)
         if not stored.has_room(len(rows)):
             self.file.expect(random=False)
@@ -267,19 +272,19 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
             stored.write_home(rows, values)
 
     def _settle(self, table: int, rows: Any, slots: Any) -> None:
-        """Copy rows from slots to where they belong."""
+        """Copy rows from slots into their own places in the table."""
         if len(rows):
             self._rows[table].write_home(rows, self._in(table, slots))
 
     def _in(self, table: int, slots: Any) -> list[torch.Tensor]:
-        """What slots hold, part by part."""
+        """Weights and states in these slots, one tensor for each."""
         return [here.index_select(0, torch.from_numpy(slots)) for here in self._here[table]]
 
 
 def _cache_bytes(
     rows: list[int], columns: list[int], slots: list[int], optimizer: Any, profiles: list[int]
 ) -> int:  # fmt: skip
-    """Bytes of slots with the state of their rows, of the figures that a cache keeps of each, and of those of rows."""
+    """Bytes of slots with weights and optimizer state, and of what caches record for each slot and each row."""
     state = {EmbOptimType.EXACT_ADAGRAD: columns, EmbOptimType.EXACT_ROWWISE_ADAGRAD: [1] * len(columns)}
     kept = state.get(optimizer, [0] * len(columns))
     each = [4 * (width + more) + OWN_PER_SLOT for width, more in zip(columns, kept, strict=True)]

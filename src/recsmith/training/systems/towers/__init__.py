@@ -1,7 +1,8 @@
-"""Tables in towers, of which each host has one (Luo et al., "Disaggregated Multi-Tower", MLSys 2024): docs/towers.md.
+"""Embedding tables in towers, one tower per host (Luo et al., "Disaggregated Multi-Tower", MLSys 2024): docs/towers.md.
 
-settings.py is what a run says, of_run.py which tables are a tower and whether that pays, parts.py what does not go with
-it: none of them needs torch. tables.py is the module of a model, hosts.py how ids and outputs cross hosts.
+settings.py holds the settings of a run, of_run.py decides which tables form a tower and whether that pays, and parts.py
+says what towers exclude: none of them needs torch. tables.py is the module of a model, hosts.py exchanges ids and
+outputs between hosts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ register(TABLES, "towers", "recsmith.training.systems.towers.tables:TowerTables"
 
 
 class TowerSystem(System):
-    """Tables in towers."""
+    """The system that trains embedding tables in towers."""
 
     key = "model.table_module"
 
@@ -44,7 +45,7 @@ class TowerSystem(System):
         return () if towers is None else (TowersOfHosts(towers=towers),)
 
     def placed_parts(self, run: "Run", plan: Plan) -> Sequence["Part"]:
-        """The same: a plan may tear one apart, and on several hosts ids do not cross before their batch."""
+        """The towers with the plan's hosts, and on several hosts the step `sparse_dist`, which sends ids ahead."""
         from recsmith.training.run.parts import AHEAD_OF_BATCHES
 
         hosts = plan.cluster.hosts
@@ -53,14 +54,14 @@ class TowerSystem(System):
         return (*towers, *([AHEAD_OF_BATCHES] if towers and ahead and hosts > 1 else []))
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """Each tower on its host."""
+        """Rules that keep each tower on one host."""
         from recsmith.training.systems.towers.settings import towers_of
 
         towers = towers_of(run.model)
         return towers.rules(hosts) if towers else ()
 
     def tables(self, run: "Run", source: "BatchSource") -> TablesAsked:
-        """The run that names all that its towers are; without them where `auto` sees that they do not pay."""
+        """The run with all settings of its towers filled in, or without towers if `auto` finds that they do not pay."""
         from recsmith.training.systems.towers.of_run import tower_lines, with_towers
         from recsmith.training.systems.towers.settings import towers_of
 
@@ -69,13 +70,13 @@ class TowerSystem(System):
         return TablesAsked(made, told=tuple(SystemTold(key=self.key, on=on, said=line) for line in lines))
 
     def needs_step(self, run: "Run") -> bool:
-        """Its own step is told, and the others decide by it."""
+        """Whether the run has towers: their step is predicted, and later systems decide by it."""
         from recsmith.training.systems.towers.settings import towers_of
 
         return towers_of(run.model) is not None
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """The step that towers make of the plain one, as it is told of them."""
+        """Subtract from the predicted step what towers are predicted to save."""
         from recsmith.training.systems.towers.of_run import outlook
 
         steps, _ = outlook(made.run, made.parts.source.schema)
@@ -85,7 +86,7 @@ class TowerSystem(System):
         return replace(made, step=replace(made.step, embeddings_s=max(0.0, made.step.embeddings_s - saved)))
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """Pooled vectors that left a host, beside those of plain tables."""
+        """Bytes of pooled vectors that left a host, compared with those of plain tables."""
         from recsmith.training.systems.towers.settings import towers_of
 
         if towers_of(job.run.model) is None:
@@ -95,7 +96,7 @@ class TowerSystem(System):
         return {self.key: brought_line(job)}
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """A tower a host, which sends an eighth of its columns."""
+        """Offer one tower per host, which sends an eighth of its columns."""
         from recsmith.prediction.towers import auc_of
 
         made = Switch(
@@ -106,13 +107,13 @@ class TowerSystem(System):
         return (made,) if run.model.table_module is None else ()
 
     def check_goes_on(self, before: "Run", run: "Run") -> None:
-        """Refuse other towers."""
+        """Refuse a checkpoint whose towers differ from those of the run."""
         from recsmith.training.systems.towers.of_run import check_same_towers
 
         check_same_towers(before.model, run.model)
 
     def host_parts(self, task: "nn.Module", plan: Plan, device: "torch.device", codecs: Any) -> "HostParts | None":
-        """The towers of a model, each on its host."""
+        """Place each tower of a model on its host."""
         from recsmith.training.systems.towers.hosts import place_towers
 
         return place_towers(task, plan, device, codecs)

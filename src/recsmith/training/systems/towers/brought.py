@@ -1,4 +1,4 @@
-"""What towers brought to a job: the pooled vectors that left a host, beside those of plain tables."""
+"""What towers saved in a job: bytes of pooled vectors that left a host, compared with those of plain tables."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ FP32_BYTES = 4
 
 
 def brought_line(job: TrainingJob) -> str:
-    """What left a host in a mean step of this job. Every rank calls it."""
+    """Say how many bytes of pooled vectors left a host in an average step. Every rank must call this."""
     tables: Any = next(tables for _, tables in towers_in(job.sharded.model))
     exchange, name = tables.hosts, f"towers of ratio {tables.ratio}"
     if exchange is None:

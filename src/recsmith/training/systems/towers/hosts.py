@@ -1,8 +1,9 @@
-"""Towers on hosts: which process groups ids and outputs cross, and how a tower's tables are sharded on its host.
+"""Towers on several hosts: the process groups that ids and outputs cross, and how a tower is sharded on its host.
 
 Semantic-preserving tower transform (Luo et al., MLSys 2024, section 3): a rank sends the ids of each tower to the rank
-of the same number on the tower's host, over groups of one rank a host; tables are looked up among the ranks of a host;
-outputs go back the same way. Nothing is sent between ranks of other numbers on other hosts.
+with the same local number on the tower's host, over groups that have one rank per host. Tables are looked up among the
+ranks of a host, and outputs are sent back the same way. Ranks with different local numbers on different hosts exchange
+nothing.
 
 H hosts, B samples of a rank
 """
@@ -26,12 +27,15 @@ from recsmith.plans import Plan
 from recsmith.training.stores.protocol import HostParts, host_parameters, towers_in
 from recsmith.training.systems.towers.tables import TowerTables
 
-WITHIN = {"table_row_wise": "row_wise", "table_column_wise": "column_wise"}  # what types of a host are among its ranks
+WITHIN = {"table_row_wise": "row_wise", "table_column_wise": "column_wise"}  # names among a host's ranks
 
 
 @dataclass(frozen=True)
 class TowerHosts:
-    """This rank's host among those of a job. within: the ranks of the host; across: those of its number on all."""
+    """This rank's host.
+
+    within: group of the ranks of the host. across: group of the ranks with its local number on all hosts.
+    """
 
     host: int
     within: Any
@@ -39,10 +43,10 @@ class TowerHosts:
 
     @classmethod
     def of(cls, plan: Plan, device: torch.device) -> "TowerHosts":
-        """As the launcher started them, which must be as the plan has them.
+        """The hosts as the launcher started them, which must be as in the plan.
 
         Raises:
-            UsageError: hosts do not have equally many ranks, or other numbers than in the plan.
+            UsageError: hosts have different numbers of ranks, or not the number in the plan.
         """
         with quiet():
             within, across = intra_and_cross_node_pg(device)
@@ -62,7 +66,7 @@ class TowerHosts:
 
 
 class TowerExchange:
-    """How ids reach the hosts of their towers, and outputs the ranks of their samples."""
+    """Sends ids to the hosts of their towers, and outputs to the ranks of their samples."""
 
     def __init__(self, hosts: TowerHosts, tables: TowerTables, device: torch.device, codecs: Any) -> None:
         self.host = hosts.host
@@ -74,17 +78,17 @@ class TowerExchange:
         self.outputs = PooledEmbeddingsAllToAll(hosts.across, tables.interaction.widths, device, codecs=codec)
 
     def to_towers(self, features: KeyedJaggedTensor) -> KeyedJaggedTensor:
-        """The ids of this host's tower, of the samples of its peers on all hosts (H x B)."""
+        """The ids of this host's tower, for the samples of the peers of this rank on all hosts (H x B)."""
         return self.ids(features).wait().wait()
 
     def to_samples(self, outputs: torch.Tensor) -> torch.Tensor:
-        """What all towers made (B, all columns) of this rank's samples. outputs: of its tower (H x B, columns)."""
+        """The outputs of all towers (B, all columns) for this rank's samples. outputs: of a tower (H x B, columns)."""
         if torch.is_grad_enabled():
             self._count(len(outputs))
         return self.outputs(outputs.contiguous()).wait()
 
     def _count(self, samples: int) -> None:
-        """Numbers that go to other hosts in a step: outputs, and gradients of what came. samples: H x B."""
+        """Count the numbers sent to other hosts in a step: outputs, and gradients of received ones. samples: H x B."""
         mine, hosts = self.widths[self.host], len(self.widths)
         here = samples // hosts
         self.steps += 1
@@ -93,7 +97,7 @@ class TowerExchange:
 
 
 class TowerSharder(EmbeddingBagCollectionSharder):
-    """Shards the tables of this host's tower among the ranks of the host, and leaves those of the others to theirs."""
+    """Shards the tables of this host's tower among the ranks of the host, and omits tables of other towers."""
 
     def __init__(self, hosts: TowerHosts, names: Sequence[str], **settings: Any) -> None:
         super().__init__(**settings)
@@ -103,7 +107,7 @@ class TowerSharder(EmbeddingBagCollectionSharder):
         self, module: EmbeddingBagCollection, params: Mapping[str, ParameterSharding], env: ShardingEnv,
         device: torch.device | None = None, module_fqn: str | None = None,
     ) -> Any:  # fmt: skip
-        """The collection of the tower alone. Shards keep the numbers of their ranks in the job."""
+        """Shard the tower's collection on its host. Its shards keep the numbers that their ranks have in the job."""
         configs = [config for config in module.embedding_bag_configs() if config.name in self.names]
         tower = EmbeddingBagCollection(configs, is_weighted=module.is_weighted(), device=torch.device("meta"))
         for config in configs:
@@ -122,7 +126,7 @@ class TowerSharder(EmbeddingBagCollectionSharder):
 class PlacedTowers(HostParts):
     """The towers of a model that is sharded over several hosts.
 
-    tables: of this host's tower. local: names of parameters that this host alone has.
+    tables: names of the tables of this host's tower. local: names of the parameters that only this host has.
     """
 
     hosts: TowerHosts
@@ -130,7 +134,7 @@ class PlacedTowers(HostParts):
     local: tuple[str, ...]
 
     def sharders(self, usual: Sequence[Any]) -> list[Any]:
-        """The sharders of the model. usual: of one without towers."""
+        """The sharders of the model. usual: those of a model without towers."""
         first, *rest = usual
         mine = TowerSharder(
             self.hosts, self.tables, fused_params=first.fused_params, qcomm_codecs_registry=first.qcomm_codecs_registry
@@ -138,9 +142,9 @@ class PlacedTowers(HostParts):
         return [mine, *rest]
 
     def average(self, model: nn.Module) -> dict[nn.Parameter, list[Any]]:
-        """Average the gradients of a tower's module over its host, as they come; the group over which towers lie.
+        """Average the gradients of a tower's module over its host as soon as each is computed.
 
-        model: the sharded one, without what is wrapped around it.
+        Returns the process group across hosts for each of these parameters. model: the sharded model, unwrapped.
         """
         mine = [parameter for name, parameter in model.named_parameters() if name in self.local]
         for parameter in mine:
@@ -154,9 +158,9 @@ class PlacedTowers(HostParts):
 
 
 def place_towers(model: nn.Module, plan: Plan, device: torch.device, codecs: Any) -> PlacedTowers | None:
-    """Give each host its tower, before the model is sharded; None where a model has none, or a job one host.
+    """Give each host its tower before the model is sharded; None if a model has no towers, or the job one host.
 
-    codecs: of pooled embeddings, as TorchRec has them.
+    codecs: TorchRec's codecs of pooled embeddings.
     """
     found = list(towers_in(model))
     if not found or plan.cluster.hosts == 1:

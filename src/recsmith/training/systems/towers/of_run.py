@@ -1,4 +1,4 @@
-"""Which tables of a run are a tower, what towers refuse, and which plans they can be trained under; without torch.
+"""Which tables of a run form a tower, whether that pays, and which checkpoints fit; without torch.
 
 Luo et al., "Disaggregated Multi-Tower" (MLSys 2024, arXiv 2403.00877). A tower is the tables of a host. What it sends
 to other hosts has passed a small module of its own, which leaves `1 / ratio` of the columns.
@@ -27,13 +27,13 @@ PLAN_FIRST = f"{plan_command()}, and plan: plan.json names it"
 
 
 def with_towers(run: Run, schema: DataSchema | None = None) -> Run:
-    """The run with all that its towers are: with the tables of each from its plan file, where it names none.
+    """The run with complete settings of its towers; tables of each are read from the plan file if the run names none.
 
-    A ratio of auto that does not pay leaves plain tables, and so does one that cannot: without a plan file, or on one
-    host. schema: of the data; without it, dense layers are not part of the step.
+    With ratio auto, tables are plain if towers do not pay or are impossible: without a plan file, or on one host.
+    schema: of the data; without it, the predicted step has no dense layers.
 
     Raises:
-        UsageError: neither says which tables are a tower.
+        UsageError: neither the run nor the plan says which tables form a tower.
     """
     found = towers_of(run.model)
     if found is None:
@@ -50,12 +50,12 @@ def with_towers(run: Run, schema: DataSchema | None = None) -> Run:
 
 
 def outlook(run: Run, schema: DataSchema | None = None) -> tuple[TowerSteps | None, str]:
-    """What the towers of a run bring by the links of its plan file; None, and why, where that is not known.
+    """What towers are predicted to save by the links of the run's plan file; (None, why) if that cannot be predicted.
 
-    schema: of the data; None: of embeddings alone.
+    schema: of the data; None: the step of embeddings alone is compared.
 
     Raises:
-        PlanMismatch, UsageError: the ratio is not auto, and towers are refused.
+        PlanMismatch, UsageError: towers are refused, and the ratio is not auto.
     """
     found = towers_of(run.model)
     if found is None:
@@ -77,26 +77,26 @@ def outlook(run: Run, schema: DataSchema | None = None) -> tuple[TowerSteps | No
 
 
 def _plain_s(plain: Run, plan: Plan, shapes: Shapes) -> float:
-    """The step of a run without towers under a plan; of embeddings alone on GPUs, and without dense layers."""
+    """Seconds of a step without towers under a plan; of embeddings alone if there are no dense layers, or on GPUs."""
     step = plain_step(plain, plan, shapes, numbers_of(shapes) + copied_numbers(plan)) if shapes else None
     return plan.cost.step_s if step is None else step.step_s
 
 
 def _plan_of_plain(plain: Run, plan: Plan) -> Plan:
-    """The plan that a run without towers would be given on the cluster of this one."""
+    """The plan that the same run without towers would be given on the cluster of this plan."""
     limits = plan_limits(plain, None, sequences=(), device=plan.cluster.device.kind, hosts=plan.cluster.hosts)
     return plan_without_towers(plan, limits.rules)
 
 
 def _other_plan(steps: TowerSteps | None) -> str:
-    """What to do where auto leaves plain tables under a plan of towers, which is not the best one for them."""
+    """The advice to plan again without towers, if auto leaves plain tables under a plan that is made for towers."""
     if steps is None or steps.plain_s >= steps.under_s:
         return ""
     return f"; plan again without --towers, for a step of {format_time(steps.plain_s)}"
 
 
 def tower_lines(run: Run, schema: DataSchema | None = None) -> list[str]:
-    """What is said of the towers that a run asks for: what they bring and cost, and why auto leaves them out."""
+    """Lines on the towers that a run asks for: what they save and cost, or why auto leaves them out."""
     found = towers_of(run.model)
     if found is None:
         return []
@@ -117,7 +117,7 @@ def _planned(run: Run) -> tuple[tuple[str, ...], ...]:
 
 
 def check_same_towers(saved: RunModel, model: RunModel) -> None:
-    """UsageError where a checkpoint's towers are others; those of ratio 1 learn nothing, and may be any."""
+    """Raise UsageError if the towers of a checkpoint differ. Towers of ratio 1 learn nothing, so they may differ."""
     before, now = towers_of(saved), towers_of(model)
     if (before is None or before.ratio == 1) and (now is None or now.ratio == 1):
         return

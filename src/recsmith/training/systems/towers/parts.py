@@ -1,4 +1,4 @@
-"""Tables in towers, as a part of a run: what does not go with them; without torch."""
+"""What towers exclude: other parts of a run and plans that cannot go with them; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from recsmith.training.systems.towers.settings import ACROSS, Towers
 
 @dataclass(frozen=True)
 class TowersOfHosts:
-    """Tables in towers, of which each host of a job has one, and dense layers of a host beside those of all ranks.
+    """Tables in towers, one for each host of a job. Dense layers of a tower exist on its host alone.
 
-    hosts: of the job, as far as it is known.
+    hosts: the number of hosts of the job, if it is known.
     """
 
     owns: ClassVar[Capabilities] = Capabilities({TABLES})
@@ -29,7 +29,7 @@ class TowersOfHosts:
     label: str = "model.table_module: towers"
 
     def refuses(self, other: Any, /) -> str | None:
-        """What towers do not send, and plans that tear one apart."""
+        """Refuse int8 messages, ids sent ahead on several hosts, and plans that split a tower between hosts."""
         if isinstance(other, Messages):
             of_int8 = "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
             return not_as_plain(other.comms, "towers", of_int8)
@@ -38,7 +38,7 @@ class TowersOfHosts:
         return self._refused_plan(other.plan) if isinstance(other, PlannedTables) else None
 
     def _refused_plan(self, plan: Plan) -> str | None:
-        """Why a plan does not have each tower on a host of its own; on one host all is well."""
+        """Why a plan does not have each tower on a host of its own; None if it does, or if there is one host."""
         hosts, local = plan.cluster.hosts, plan.cluster.local_world_size
         if hosts == 1:
             return None

@@ -1,4 +1,4 @@
-"""Tables in towers, as a run names them; without torch."""
+"""Settings of tables in towers, as a run names them; without torch."""
 
 from typing import Any, Literal
 
@@ -14,18 +14,18 @@ TOWERS = "towers"
 FIELD = "model.table_module"
 WHERE = f"{FIELD} (towers)"
 ACROSS = "ids cross hosts by towers when their batch trains"
-AUTO_RATIO = 4  # the largest that cost no AUC that five seeds show (docs/towers.md)
+AUTO_RATIO = 4  # the largest ratio with no loss of AUC that five seeds show (docs/towers.md)
 
 
 @noun
 class Towers:
-    """How the tables of a run are towers.
+    """How the tables of a run are divided into towers.
 
-    ratio: columns of a tower's tables for each column that leaves it; 1: all leave it, and nothing is learned; auto: 4
-    where that pays by the plan file's links, else plain tables. towers: names of the tables of each; none: those of the
-    run's plan file. module: what a tower learns; linear, or cross: a cross layer of `rank` before the linear one; none:
-    cross for dlrm_dcn, whose layers are such, and linear for others. rank: of that
-    cross layer.
+    ratio: how many columns of a tower's tables there are for each column that leaves the tower. With 1 all columns
+    leave it, and nothing is learned. With auto it is 4 if that pays by the plan file's links, and otherwise tables are
+    plain. towers: names of the tables of each tower; none: as in the run's plan file. module: the layer that a tower
+    learns: linear, or cross, which puts a cross layer of `rank` before the linear one. The default is cross for
+    dlrm_dcn, which has such layers itself, and linear for other models. rank: the rank of that cross layer.
     """
 
     ratio: int | Literal["auto"]
@@ -34,7 +34,7 @@ class Towers:
     rank: int = 64
 
     def __post_init__(self) -> None:
-        """Check what can be checked without tables."""
+        """Check what can be checked without knowing the tables."""
         names = [name for tower in self.towers for name in tower]
         twin = next((name for name in names if names.count(name) > 1), None)
         empty = next((number for number, tower in enumerate(self.towers) if not tower), None)
@@ -47,11 +47,14 @@ class Towers:
 
     @property
     def factor(self) -> int:
-        """The ratio, once it is settled."""
+        """The ratio as a number: `auto` counts as AUTO_RATIO."""
         return AUTO_RATIO if self.ratio == "auto" else self.ratio
 
     def check_tables(self, dims: dict[str, int]) -> None:
-        """UsageError where tables are not those of the towers, or have too few columns. dims: columns by name."""
+        """Raise UsageError if towers name unknown tables, lack a table, or have tables of too few columns.
+
+        dims: the columns of each table of the model, by name.
+        """
         named = {name for tower in self.towers for name in tower}
         odd = min(named - dims.keys(), default=None)
         if odd is not None:
@@ -62,12 +65,12 @@ class Towers:
         check_ratio(self.factor, dims, WHERE)
 
     def rules(self, hosts: int) -> tuple[TableRule, ...]:
-        """What plans for so many hosts must keep: each tower on its host; nothing on one host, where all are."""
+        """Rules that a plan for this many hosts must keep: each tower on its host. There are none on one host."""
         return () if hosts == 1 else tower_rules(self.towers)
 
 
 def towers_of(model: Any) -> Towers | None:
-    """The towers of a model; None where it has none; UsageError where a setting is wrong."""
+    """The towers of a model, or None if it has none. Raises UsageError if a setting is invalid."""
     if model.table_module is None:
         return None
     name, settings = parsed(model.table_module, "model.table_module")

@@ -1,9 +1,9 @@
 """Embedding tables in towers (Luo et al., "Disaggregated Multi-Tower", MLSys 2024), in torch.
 
-A tower is some tables and a small module of its own, whose outputs are narrower. On one host, all towers are looked up
-in one collection, and their modules are dense layers like any other. Where each tower has a host, ids go to the
-tower's host, its tables are looked up among the ranks of that host alone, and only outputs cross hosts
-(hosts.py). Both compute the same, and have parameters of the same names.
+A tower consists of some tables and a small module of its own, whose output has fewer columns. On one host, all towers
+are looked up in one collection, and their modules are dense layers like any other. If each tower has a host, ids are
+sent to the tower's host, its tables are looked up among the ranks of that host alone, and only outputs cross hosts
+(hosts.py). Both compute the same result, and their parameters have the same names.
 
 B samples, F features of a tower, D columns of a table, T towers
 """
@@ -24,9 +24,9 @@ from recsmith.training.tables.protocol import TableModule
 
 
 class TowerTables(nn.Module, TableModule):
-    """Embedding tables in towers; to a model they are one EmbeddingBagCollection of narrower tables.
+    """Embedding tables in towers; a model sees one EmbeddingBagCollection of narrower tables.
 
-    Settings are those of Towers. hosts: how ids and outputs cross hosts, where each has a tower.
+    Settings are those of Towers. hosts: the exchange of ids and outputs between hosts, if each host has a tower.
     """
 
     settings_noun = Towers
@@ -48,48 +48,51 @@ class TowerTables(nn.Module, TableModule):
         self.hosts: Any = None
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
-        """TorchRec's configs as the model sees them: tables of as many columns as leave a tower."""
+        """TorchRec's configs as the model sees them: each table with the number of columns that leave its tower."""
         return [replace(config, embedding_dim=config.embedding_dim // self.ratio) for config in self.configs]
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
-        """The outputs (B, D / ratio) of each feature."""
+        """Look up features: the outputs (B, D / ratio) of each."""
         if self.hosts is None:
             return self.interaction(self.tables(features))
         mine = self.interaction.columns(self.hosts.host, self.tables(self.hosts.to_towers(features)))
         return self.interaction.keyed(self.hosts.to_samples(mine))
 
     def place(self, hosts: Any) -> None:
-        """Keep the module of one tower alone, that of this rank's host."""
+        """Keep only the module of the tower of this rank's host. hosts: the exchange between hosts."""
         self.hosts = hosts
         for number in range(len(self.towers)):
             if number != hosts.host and str(number) in self.interaction:
                 del self.interaction[str(number)]
 
     def of_this_host(self) -> list[str]:
-        """Parameters that the ranks of this host alone have."""
+        """Names of the parameters that only the ranks of this host have."""
         names = (name for name, _ in self.interaction.named_parameters())
         return [] if self.hosts is None else [f"interaction.{name}" for name in names]
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """The tables as they are, tower by tower."""
+        """The configs of the tables with all their columns, tower by tower."""
         return [config for tower in self.towers for config in tower]
 
     def names(self) -> list[str]:
-        """Of all tables."""
+        """Names of all tables."""
         return [config.name for config in self.configs]
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """The weights, before any module."""
+        """The weights of a table, before any module; None if it is not on this rank."""
         bags: Any = self.tables.embedding_bags
         return bags[name].weight.detach() if name in bags else None
 
     def why_not_ahead(self) -> str | None:
-        """Towers on several hosts have exchanges of their own."""
+        """Why ids cannot be sent ahead of their batch: towers on several hosts exchange ids themselves; else None."""
         return None if self.hosts is None else ACROSS
 
 
 class TowerModules(nn.ModuleDict):
-    """What towers have learned, by their numbers; of ratio 1 none. It has no tables: pipelines run it whole."""
+    """The learned modules of towers, by tower number; none if the ratio is 1.
+
+    It holds no tables, so TorchRec's pipelines run it as a whole.
+    """
 
     def __init__(
         self, towers: Sequence[Sequence[EmbeddingBagConfig]], configs: Sequence[EmbeddingBagConfig], settings: Towers
@@ -103,17 +106,17 @@ class TowerModules(nn.ModuleDict):
 
     @property
     def widths(self) -> list[int]:
-        """Columns that leave each tower."""
+        """The number of columns that leave each tower."""
         return [sum(width for _, width in outputs) for outputs in self.outputs]
 
     def columns(self, number: int, pooled: KeyedTensor) -> torch.Tensor:
-        """What a tower makes (B, sum of its D / ratio) of the pooled vectors of its features."""
+        """Apply one tower's module to the pooled vectors of its features: (B, sum of its D / ratio)."""
         found = pooled.to_dict()
         flat = torch.cat([found[name] for name in self.inputs[number]], dim=1)
         return self[str(number)](flat).float() if str(number) in self else flat
 
     def keyed(self, columns: torch.Tensor) -> KeyedTensor:
-        """Outputs by feature, in the model's order. columns: those of all towers, in their order (B, all)."""
+        """Outputs by feature, in the model's order. columns: the outputs of all towers, tower by tower (B, all)."""
         outputs = [each for tower in self.outputs for each in tower]
         names, widths = [name for name, _ in outputs], dict(outputs)
         if names != self.order:
@@ -122,17 +125,17 @@ class TowerModules(nn.ModuleDict):
         return KeyedTensor(self.order, [widths[name] for name in self.order], columns)
 
     def forward(self, pooled: KeyedTensor) -> KeyedTensor:
-        """All towers of one host."""
+        """Apply the modules of all towers, which are on one host."""
         return self.keyed(torch.cat([self.columns(number, pooled) for number in range(len(self.inputs))], dim=1))
 
 
 def _widths(configs: Sequence[EmbeddingBagConfig]) -> list[tuple[str, int]]:
-    """(feature, columns) of tables."""
+    """(feature, columns) of each feature of these tables."""
     return [(name, config.embedding_dim) for config in configs for name in config.feature_names]
 
 
 def _module(columns: int, settings: Towers) -> nn.Module:
-    """From all columns of a tower to those that leave it."""
+    """A layer from all columns of a tower to the columns that leave it."""
     linear = nn.Linear(columns, columns // settings.factor)
     if settings.module != "cross":
         return linear
