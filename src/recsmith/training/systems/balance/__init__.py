@@ -1,8 +1,8 @@
-"""Samples of a step dealt to ranks by the work of their histories: `data.balance` of a run (docs/sequences.md).
+"""Samples of a step assigned to ranks by the work of their histories: `data.balance` of a run (docs/sequences.md).
 
-A step ends when its slowest rank does, and attention over a history grows by the square of its length. All ranks keep
-equally many samples, and the samples of a step stay the same, so losses are those of the run without. deciding.py says
-by what work, and whether that pays; recsmith.data.dealing deals.
+A step ends when its slowest rank does, and attention over a history grows with the square of its length. All ranks get
+equally many samples, and the samples of a step stay the same, so losses are those of the run without balance.
+deciding.py defines the work and decides whether that pays; recsmith.data.dealing assigns samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ DEALT = PlainPart("data.balance", owns=Capabilities({ORDER}), needs=Capabilities
 
 
 class Balance(System):
-    """Samples dealt by work."""
+    """The system that balances samples over ranks by work (`data.balance`)."""
 
     key = "data.balance"
     settings = Deal | Literal["auto", "histories"]
@@ -34,7 +34,7 @@ class Balance(System):
     )
 
     def wrong(self, run: "Run") -> Sequence[str | None]:
-        """A model without histories, and samples that must stay side by side."""
+        """Refuse a model without histories, and samples that must stay together."""
         said = run.data.balance
         if said is None:
             return ()
@@ -50,34 +50,34 @@ class Balance(System):
         )
 
     def data_parts(self, run: "Run") -> Sequence["Part"]:
-        """Who says which rank gets a sample."""
+        """The part that decides the rank of each sample."""
         return () if run.data.balance is None else (DEALT,)
 
     def deal(self, run: "Run") -> Deal | None:
-        """By the work of the model's histories, or as the run says."""
+        """How samples are balanced: by the work of the model's histories, or as the run says."""
         from recsmith.training.systems.balance.deciding import deal_of
 
         return None if run.data.balance is None else deal_of(run)
 
     def needs_step(self, run: "Run") -> bool:
-        """Where it is asked for."""
+        """Whether the run asks for balance."""
         return run.data.balance is not None
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """Whether it pays, where the run says auto; and the step of the busiest rank."""
+        """Decide whether balance pays if the run says auto, and predict the step of the busiest rank."""
         from recsmith.training.systems.balance.deciding import decided
 
         return decided(made, self.key)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """What the busiest rank had to do."""
+        """Work of the busiest rank over the mean, by measured seconds."""
         if job.run.data.balance is None or not (own := job.progress.own_s):
             return {}
         most = max(own) * len(own) / sum(own)
         return {self.key: f"balance: the busiest of {len(own)} ranks took {most:.2f} times the mean of its own work"}
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """Models of histories."""
+        """Offer balance for models of histories."""
         made = Switch(
             name="histories dealt by their work", change="data.balance: histories",
             settings=("data.balance=histories",), quality="exact", page="sequences.md",

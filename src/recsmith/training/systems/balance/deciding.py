@@ -1,4 +1,4 @@
-"""By what work samples are dealt to ranks, what that brings in the first steps of the data, and whether it pays.
+"""The work by which samples are balanced over ranks, and whether that pays, by the first steps of the data.
 
 W ranks, B samples of each in a step
 """
@@ -27,20 +27,20 @@ from recsmith.units import format_time
 if TYPE_CHECKING:
     from recsmith.training.run.run import Run
 
-LIKELIEST = 4  # ranks of most work, of which layers are priced: lengths that differ more can take longer than more work
-LOOKED_AT = 64  # steps: the busiest rank of a few may have much less, or much more, than that of most
+LIKELIEST = 4  # ranks with most work whose layers are priced: lengths that differ more can take longer than more work
+LOOKED_AT = 64  # steps; over only a few, the busiest rank may have much less or much more work than over most
 
 
 @noun
 class WorkOfRanks:
-    """The work of the busiest rank over the mean in the first steps of a run: as samples are stored, and when dealt."""
+    """Work of the busiest rank / mean work in a run's first steps: with samples as stored, and balanced."""
 
     stored: float
     dealt: float
 
 
 def deal_of(run: "Run") -> Deal | None:
-    """By what work the samples of a run are dealt: as it says, or as its model has it; None of other models."""
+    """The work by which a run's samples are balanced: its own setting, or that of its model; None for other models."""
     if isinstance(run.data.balance, Deal):
         return run.data.balance
     settings = sequence_settings(run.model.name, run.model.arguments)
@@ -52,7 +52,7 @@ def deal_of(run: "Run") -> Deal | None:
 
 
 def spread_of(deal: Deal, steps: Sequence[Ints], ranks: int) -> WorkOfRanks:
-    """What the ranks have to do. steps: lengths of the histories of each step, as they are stored."""
+    """Work of the busiest rank, stored and balanced. steps: lengths of the histories of each step, as stored."""
     both = [
         (busiest(work, _cut(len(work), ranks), ranks), busiest(work, dealt(work, ranks), ranks))
         for work in map(deal.work, steps)
@@ -62,20 +62,20 @@ def spread_of(deal: Deal, steps: Sequence[Ints], ranks: int) -> WorkOfRanks:
 
 
 def _cut(count: int, ranks: int) -> Ints:
-    """The rank of each sample where they are shared as they are stored."""
+    """The rank of each sample if samples are shared in the order in which they are stored."""
     return np.repeat(np.arange(ranks), np.diff(np.arange(ranks + 1) * count // ranks))
 
 
 @dataclass(frozen=True)
 class BothSteps:
-    """The predicted step of the busiest rank, as samples are stored and when they are dealt."""
+    """The predicted step of the busiest rank, with samples as stored and balanced."""
 
     stored: JobStep
     dealt: JobStep
 
 
 def decided(made: OpenRun, key: str) -> OpenRun:
-    """The run with what `auto` decided, its step as the busiest rank makes it, and a line that says so."""
+    """The run with what `auto` decided, the step of its busiest rank, and a line on the decision."""
     run, source, said = made.run, made.parts.source, made.run.data.balance
     ranks = made.priced.cluster.world_size
     deal = deal_of(run) if isinstance(source, DatasetSource) else None
@@ -96,7 +96,7 @@ def decided(made: OpenRun, key: str) -> OpenRun:
 
 
 def _both_steps(made: OpenRun, deal: Deal, looked_at: Sequence[Ints], ranks: int) -> BothSteps | None:
-    """Steps of the busiest rank, by the layers of its own histories; None where they are not predicted."""
+    """Steps of the busiest rank, by the lengths of its own histories; None if steps are not predicted."""
     if made.step is None or made.lengths is None:
         return None
     batch = made.priced.workload.batch_size
@@ -106,7 +106,7 @@ def _both_steps(made: OpenRun, deal: Deal, looked_at: Sequence[Ints], ranks: int
         for lengths in looked_at
     ]  # fmt: skip
     stored, even = np.mean(seconds, axis=0).tolist()
-    layers = made.step.layers_s / _busiest_layers_s(made, [made.lengths])  # 1, but of products in bf16
+    layers = made.step.layers_s / _busiest_layers_s(made, [made.lengths])  # 1, except for products in bf16
     beside = _read_beside_s(made, ranks)
     return BothSteps(
         replace(made.step, layers_s=stored * layers, reading_s=max(0.0, made.step.reading_s - beside)),
@@ -115,19 +115,19 @@ def _both_steps(made: OpenRun, deal: Deal, looked_at: Sequence[Ints], ranks: int
 
 
 def _heaviest(deal: Deal, lengths: Ints, rank_of: Ints, ranks: int) -> list[Ints]:
-    """Histories of the ranks that have most work, one of which takes longest."""
+    """Lengths of the histories of the few ranks with most work, one of which takes longest."""
     loads = np.bincount(rank_of, weights=deal.work(lengths), minlength=ranks)
     return [lengths[rank_of == rank] for rank in np.argsort(-loads, kind="stable")[:LIKELIEST]]
 
 
 def _read_beside_s(made: OpenRun, ranks: int) -> float:
-    """Seconds of reading that a rank saves where it needs its own samples alone, which the step counts as read.
+    """Seconds of reading that a rank saves if it reads only its own samples, which the step counts as read.
 
-    Formats that read whole blocks read those of all ranks once they are shuffled, or where a block has the samples of
-    several.
+    Formats that read whole blocks read the samples of all ranks if they are shuffled, or if a block holds samples of
+    several ranks.
     """
     source, batch = made.parts.source, made.priced.workload.batch_size
-    assert isinstance(source, DatasetSource)  # no other deals samples
+    assert isinstance(source, DatasetSource)  # no other source balances samples
     if by_rows(source.dataset.source) is not None or source.data.shuffle:
         return 0.0
     block = float(np.mean(source.dataset.source.sizes()))
@@ -149,12 +149,12 @@ def _line(found: WorkOfRanks, both: BothSteps | None, gain: float, ranks: int, *
 
 
 def _without(made: OpenRun, said: Any) -> OpenRun:
-    """The run without balance, where it says auto."""
+    """The run without balance, if it says auto."""
     return replace(made, run=replace(made.run, data=replace(made.run.data, balance=None))) if said == "auto" else made
 
 
 def _busiest_layers_s(made: OpenRun, histories: Sequence[Ints]) -> float:
-    """Seconds of the layers of the rank that takes longest, each with histories of its own lengths."""
+    """Seconds of the layers of the rank that takes longest. histories: lengths, of each rank."""
     works = [history_work(made.run, made.priced, each) for each in histories if len(each)]
     batch = made.priced.workload.batch_size
     return max((history_layers_s(each, batch) for each in works if each), default=0.0)

@@ -1,7 +1,7 @@
-"""Tables that rest in a file while dense layers work, so that activations have their memory, on CPU (docs/stashing.md).
+"""Stash tables in a file while dense layers work, so that activations can use their memory, on CPU (docs/stashing.md).
 
-resting.py writes memory to a file and gives its pages back, rows.py is the store, parts.py what does not go with it,
-bytes.py how much of each rank rests.
+resting.py writes memory to a file and frees its pages. rows.py is the row store, parts.py says what stashing excludes,
+and bytes.py predicts bytes and seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,18 +26,18 @@ register(ROWS, "stashed", "recsmith.training.systems.stash.rows:StashedRows")
 
 
 class Stashed(System):
-    """Tables that rest."""
+    """The system that stashes tables in a file during a step (`rows: stashed`)."""
 
     key = "rows"
 
     def row_parts(self, run: "Run") -> Sequence["Part"]:
-        """All fused tables, or those that are named."""
+        """Stashed tables, if the run has them."""
         from recsmith.training.systems.stash.parts import TablesRest
 
         return (TablesRest(),) if is_stashed(run) else ()
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """Which tables rest, by the plan where it says so; and of `when: auto`, whether any do."""
+        """Decide which tables are stashed, by the plan if it says so, and for `when: auto` whether any is."""
         if not is_stashed(made.run):
             return made
         from recsmith.training.systems.stash.bytes import check_named, copies_s, fits_without
@@ -59,7 +59,7 @@ class Stashed(System):
         return replace(made, run=replace(made.run, rows={NAME: "stashed", **settings}))
 
     def kept_plan(self, run: "Run", plan: Plan) -> Plan:
-        """Tables that rest say so, where that is decided."""
+        """The plan with stashed tables marked, once that is decided."""
         if not is_stashed(run) or run.rows_named[1].get("when") == "auto":
             return plan
         from recsmith.training.systems.stash.bytes import resting_plan
@@ -69,7 +69,7 @@ class Stashed(System):
     def change_memory(
         self, run: "Run", plan: Plan, memory: Sequence["RankMemory"], activations: int
     ) -> Sequence["RankMemory"]:
-        """Activations have the memory of what rests."""
+        """Let activations use the memory of stashed tables, and count these tables as bytes in a file."""
         if not is_stashed(run):
             return memory
         from recsmith.training.systems.stash.bytes import resting_bytes
@@ -83,7 +83,7 @@ class Stashed(System):
         ]
 
     def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
-        """Tables are written behind lookups, and read before updates."""
+        """Add the seconds in which tables are written after lookups and read before updates."""
         if not is_stashed(run):
             return step
         from recsmith.training.systems.stash.bytes import copies_s
@@ -91,7 +91,7 @@ class Stashed(System):
         return replace(step, embeddings_s=step.embeddings_s + copies_s(run, plan))
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """How much rests, and how long copies take."""
+        """Bytes that are stashed, and predicted seconds of copying."""
         if not is_stashed(run):
             return ()
         from recsmith.training.systems.stash.bytes import stashed_line
@@ -99,7 +99,7 @@ class Stashed(System):
         return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told)),)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """How much rested, and how long copies took."""
+        """Bytes that were stashed, and seconds of copying."""
         if not is_stashed(job.run):
             return {}
         from recsmith.training.systems.stash.bytes import brought_line
@@ -109,7 +109,7 @@ class Stashed(System):
         return {self.key: brought_line(job.run, job.plan, job.sharded.rows.resting)}
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
-        """What a batch without a gradient for a table has left away comes back before the next step."""
+        """A hook that restores, before each step, tables that got no gradient in the last batch."""
         if not is_stashed(run):
             return None
         from recsmith.training.systems.stash.bytes import BackBeforeSteps
@@ -118,7 +118,7 @@ class Stashed(System):
 
 
 def is_stashed(run: "Run") -> bool:
-    """Whether tables of a run rest."""
+    """Whether a run stashes tables (`rows: stashed`)."""
     return run.rows_named[0] == "stashed"
 
 

@@ -1,4 +1,4 @@
-"""How much of each rank rests, how long that takes, and whether a run needs it; without torch."""
+"""How many bytes each rank stashes, how long that takes, and whether a run needs it; without torch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from recsmith.training.job.job import TrainingJob
     from recsmith.training.run.run import Run
 
-# Bytes a second around the system's cache, of the disk of one machine alone (dd with direct I/O, 512 MiB, three times).
+# Bytes per second past the page cache, of an unshared disk of one machine (dd with direct I/O, 512 MiB, three times).
 WRITTEN_PER_S, READ_PER_S = 1.6e9, 1.1e9
 
 
 class BackBeforeSteps(Attached):
-    """Has the store of a job bring everything back before each step."""
+    """Restores all stashed tables of a job before each step."""
 
     def before_step(self, job: "TrainingJob") -> None:
-        """Bring back what rests."""
+        """Restore what is stashed."""
         job.sharded.rows.flush()
 
 
 def check_named(named: Any, tables: Sequence[str]) -> None:
-    """UsageError where `rows.tables` names what the model does not have. tables: of the model."""
+    """Raise UsageError if `rows.tables` names a table that the model does not have. tables: of the model."""
     odd = next((each for each in named or () if each not in tables), None)
     if odd is not None:
         raise UsageError(f"rows.tables names '{odd}', which the model does not have{did_you_mean(odd, list(tables))}")
 
 
 def resting_plan(run: "Run", plan: Plan) -> Plan:
-    """The plan with the tables that rest, as the run says; those that cannot rest never do."""
+    """The plan with the tables that the run stashes. Only fused tables can be stashed."""
     _, settings = run.rows_named
     tables, what = settings.get("tables"), settings.get("what", "weights")
 
@@ -56,7 +56,7 @@ def resting_plan(run: "Run", plan: Plan) -> Plan:
 
 
 def resting_bytes(run: "Run", plan: Plan) -> Ints:
-    """Bytes (W,) of each rank that rest."""
+    """Bytes (W,) that each rank stashes."""
     placements = resting_plan(run, plan).placements
     problem = problem_holding(problem_of(plan), plan.placements)
     rests = stashed_of(problem, placements, footprint_of(problem, plan.placements))
@@ -66,13 +66,16 @@ def resting_bytes(run: "Run", plan: Plan) -> Ints:
 
 
 def copies_s(run: "Run", plan: Plan) -> float:
-    """Seconds of a step for copies of the fullest rank: nothing hides them, for activations wait for the memory."""
+    """Seconds of copying per step, on the rank with most bytes.
+
+    Nothing overlaps them, since activations wait for the memory.
+    """
     most = float(resting_bytes(run, plan).max())
     return most / READ_PER_S + most / WRITTEN_PER_S
 
 
 def stashed_line(run: "Run", plan: Plan, told: RunFacts) -> str:
-    """How much rests, what that frees, and what of a step it takes; and that it does not pay where all fits without."""
+    """Bytes that are stashed and freed, and seconds they take; and a note if all fits without stashing."""
     rests, freed = resting_bytes(run, plan), max(each.freed for each in told.memory)
     copies = copies_s(run, plan)
     time = "" if told.step is None else (
@@ -87,7 +90,7 @@ def stashed_line(run: "Run", plan: Plan, told: RunFacts) -> str:
 
 
 def brought_line(run: "Run", plan: Plan, resting: Sequence[RestingMemory]) -> str:
-    """How much of this rank rested in a step, and how long copies took, beside what was told of the fullest."""
+    """Bytes that this rank stashed and seconds of copying per step, and the prediction for the fullest rank."""
     size, copies = sum(each.bytes for each in resting), sum(each.written.mean_s + each.read.mean_s for each in resting)
     return (
         f"rows: stashed: {format_size(size)} of this rank rested while dense layers worked; copies took "
@@ -97,7 +100,7 @@ def brought_line(run: "Run", plan: Plan, resting: Sequence[RestingMemory]) -> st
 
 
 def fits_without(made: OpenRun) -> str | None:
-    """Why nothing has to rest, as the end of a sentence; None where a machine's or cgroup's memory is too little."""
+    """Why a run need not stash anything, as the end of a sentence; None if memory would be too small."""
     from recsmith.training.job.run_step import memory_of
     from recsmith.training.optimizers.building import dense_state
 
@@ -108,7 +111,10 @@ def fits_without(made: OpenRun) -> str | None:
 
 
 def room_left(memory: Sequence[Any], plan: Plan) -> str | None:
-    """Why ranks of this machine have room for all that rests, as the end of a sentence; None where they have not."""
+    """Why ranks of this machine have room for what they stash, as the end of a sentence; None if they do not.
+
+    memory: of each rank. The room is the least of the machine's memory and the cgroup's limit.
+    """
     here = min(len(memory), plan.cluster.local_world_size)
     totals = sorted((each.total + each.freed for each in memory), reverse=True)
     most = sum(totals[:here]) + (1 + here) * PROGRAM_BYTES

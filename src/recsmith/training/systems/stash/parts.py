@@ -1,4 +1,4 @@
-"""Tables that rest in a file while dense layers work, as a part of a run: what does not go with it; without torch."""
+"""What stashed tables exclude: other parts of a run that cannot go with them; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from recsmith.training.seams.capabilities import (
 
 @dataclass(frozen=True)
 class TablesRest(RefusesNothing):
-    """Tables whose memory is away from lookup to update."""
+    """Tables whose memory is freed between lookup and update."""
 
     owns: ClassVar[Capabilities] = Capabilities({ROWS})
     needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, BAGS, COPIES, ON_CPU})

@@ -1,8 +1,8 @@
-"""Memory that rests in a file: its bytes are written, its pages go back to the system, and later both return.
+"""Memory that is stashed in a file: its bytes are written and its pages freed; later both are restored.
 
-Addresses stay, so whoever holds a tensor there holds it afterwards. The file has no name, and is gone however a process
-ends. It is written and read around the system's cache (O_DIRECT) where the file system can, for pages of that cache
-count against the memory limit that this is for. Without torch.
+Addresses stay the same, so tensors in this memory remain valid afterwards. The file has no name, and is deleted however
+the process ends. It is written and read past the page cache (O_DIRECT) if the file system can do so, since pages of
+that cache count against the memory limit that stashing has to meet. Without torch.
 """
 
 import ctypes
@@ -17,14 +17,14 @@ from recsmith.training.step_clock import Stopwatch
 from recsmith.units import format_size
 
 PAGE = mmap.PAGESIZE
-CHUNK = 32 * 2**20  # bytes that are written or read at once, as TorchRec's stash copies them
+CHUNK = 32 * 2**20  # bytes that are written or read at once, as in TorchRec's stash
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class RestingMemory:
-    """Ranges of memory, (address, bytes) each, that rest in one file. Whole pages rest; what is beside them stays.
+    """Ranges of memory, (address, bytes) each, that are stashed in one file: only the whole pages within them.
 
-    folder: where the file is.
+    folder: where the file is created.
 
     Raises:
         UsageError: the folder cannot be written, or its disk has too little room.
@@ -40,9 +40,10 @@ class RestingMemory:
         self.away = False
 
     def leave(self) -> None:
-        """Write the ranges, and give their pages back; nobody may read or write there until they are back.
+        """Write the ranges to the file and free their pages. Nothing may use them until `come_back`.
 
-        Each chunk's pages go once it is written, and all are gone on return: whoever needs the memory next has it.
+        Each chunk's pages are freed once it is written, and all of them before this returns, so the next allocation can
+        use them.
         """
         if self.away or not self.bytes:
             return
@@ -62,7 +63,7 @@ class RestingMemory:
             self._forget()
 
     def come_back(self) -> None:
-        """Have the ranges as they were, where the system has their room again: what was freed meanwhile goes first."""
+        """Restore the ranges from the file, after memory that was freed meanwhile is returned to the system."""
         if not self.away:
             return
         give_back_freed()
@@ -78,7 +79,7 @@ class RestingMemory:
                 _whole(os.preadv(self._file, [_view(address + first, part)], begin + first), part, "read")
 
     def _forget(self) -> None:
-        """Have the system drop what it has cached of the file."""
+        """Drop the file from the system's page cache."""
         if not self._direct:
             os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -98,7 +99,7 @@ class RestingMemory:
         flags = os.O_TMPFILE | os.O_RDWR
         try:
             return os.open(folder, flags | os.O_DIRECT, 0o600)
-        except OSError:  # such as tmpfs
+        except OSError:  # no O_DIRECT, as on tmpfs
             self._direct = False
             return os.open(folder, flags, 0o600)
 
@@ -108,7 +109,7 @@ class RestingMemory:
 
 
 def _pages(address: int, size: int) -> tuple[int, int]:
-    """The whole pages within a range."""
+    """(address, bytes) of the whole pages within a range."""
     first = -(-address // PAGE) * PAGE
     return first, max(0, (address + size) // PAGE * PAGE - first)
 

@@ -1,8 +1,9 @@
-"""Rows in the memory of ranks that rest in a file from lookup to update, on CPU.
+"""A row store that keeps rows in memory, and stashes them in a file between lookup and update, on CPU.
 
-What TorchRec 1.8 does with `stash_weights` between a GPU and its host (torchrec/distributed/memory_stashing.py) is done
-here between memory and a file: behind a lookup its kernel's tables leave, and the gradient that comes for it brings
-them back, before FBGEMM updates them. Not a bit differs, for nobody computes with them meanwhile.
+TorchRec 1.8 does this with `stash_weights` between a GPU and its host (torchrec/distributed/memory_stashing.py); here
+it is done between memory and a file. After a lookup, the tables of its kernel are written out and freed. The gradient
+of that lookup restores them before FBGEMM updates them. Results are equal bit by bit, since nothing reads the tables
+meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,10 +24,10 @@ from recsmith.training.systems.stash.resting import RestingMemory
 
 
 class StashedRows(DeviceRows):
-    """The shards of a model that TorchRec holds, whose fused tables rest in a file while dense layers work.
+    """The shards of a model that TorchRec holds, with fused tables stashed in a file while dense layers work.
 
-    folder: of the file. what: weights, or weights_and_state. tables: that rest; None: all. when: `always` here, once
-    `auto` was decided.
+    folder: of the file. what: weights, or weights_and_state. tables: names of the tables to stash; None: all. when:
+    `always`; `auto` is decided before.
 
     Raises:
         UsageError: the folder cannot be written.
@@ -48,7 +49,7 @@ class StashedRows(DeviceRows):
     @staticmethod
     def check_settings(*, folder: str, what: str = "weights", tables: Sequence[str] | None = None,
                        when: str = "always") -> None:  # fmt: skip
-        """UsageError for what there is not."""
+        """Raise UsageError if a setting is invalid or the folder cannot be written."""
         for name, value, known in (
             ("what", what, ("weights", "weights_and_state")), ("when", when, ("always", "auto")),
         ):  # fmt: skip
@@ -61,23 +62,23 @@ class StashedRows(DeviceRows):
         check_writable(folder, "rows.folder", "name a folder on a disk with room for the tables")
 
     def shards(self) -> Iterator[NamedShard]:
-        """The model's own tensors, which are there."""
+        """The model's own tensors, after they are restored."""
         self.flush()
         return super().shards()
 
     def flush(self) -> None:
-        """Bring back what rests, as where a batch had no gradient for it."""
+        """Restore all stashed tables, such as those that got no gradient in a batch."""
         for each in self.resting:
             each.come_back()
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights and state, which are there."""
+        """Weights and optimizer state, after they are restored."""
         self.flush()
         return super().state_dict()
 
 
 def _ranges(kernel: Any, what: Stash, tables: Sequence[str] | None) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of what rests of a kernel's tables."""
+    """(address, bytes) of each tensor of a kernel's tables that is stashed."""
     inner = kernel.emb_module
     names = [table.name for table in kernel.config.embedding_tables]
     states = inner.split_optimizer_states() or [[] for _ in names]
@@ -88,10 +89,10 @@ def _ranges(kernel: Any, what: Stash, tables: Sequence[str] | None) -> Iterator[
 
 
 def _rests(kernel: nn.Module, memory: RestingMemory) -> RestingMemory:
-    """Have memory leave behind each lookup of a kernel that trains, and come back before its gradient is used."""
+    """Stash memory after each lookup of a kernel in training, and restore it before the lookup's gradient is used."""
 
     def before(*_: Any) -> None:
-        memory.come_back()  # a second lookup before a gradient, or none
+        memory.come_back()  # if the last lookup got no gradient, or there is a second one before it
 
     def behind(*given: Any) -> None:
         looked_up: torch.Tensor = given[-1]

@@ -1,7 +1,8 @@
-"""Fewer numbers on the wire: the largest gradients and columns (Gupta et al., "DCT", KDD 2021): docs/thresholding.md.
+"""Send only the largest gradients and columns to other ranks (Gupta et al., "DCT", KDD 2021): docs/thresholding.md.
 
-settings.py is what a run says, and deciding.py whether that pays, without torch. dense.py is the hook of gradients,
-pooled.py the exchange of embeddings, kept_columns.py what a model keeps of them where it is served.
+settings.py holds the settings of a run, and deciding.py decides whether that pays, without torch. dense.py is the hook
+of gradients, pooled.py the exchange of pooled embeddings, and kept_columns.py applies the same choice of columns to a
+model in evaluation and serving.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ register("collective", "thresholded", "recsmith.training.systems.thresholds.sett
 
 
 class Thresholds(System):
-    """The largest numbers alone cross ranks."""
+    """The system that sends only the largest numbers to other ranks (`comms: thresholded`)."""
 
     key = "comms"
     kept = "crossed"
@@ -40,7 +41,7 @@ class Thresholds(System):
     cards: ClassVar[Mapping[str, Any]] = {"columns": KeptColumns}
 
     def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
-        """Gradients of which a share crosses."""
+        """Replace the seconds of gradients by those of sending and choosing a share of them."""
         from recsmith.training.collectives import collectives_of
 
         comms: Any = collectives_of(run.comms)
@@ -50,13 +51,13 @@ class Thresholds(System):
         return replace(step, gradients_s=sent + work)
 
     def needs_step(self, run: "Run") -> bool:
-        """Where `dense` is auto."""
+        """Whether `dense` is auto, which is decided by the predicted step."""
         from recsmith.training.collectives import collectives_of
 
         return getattr(collectives_of(run.comms), "dense", None) == "auto"
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """Which share of the gradients crosses, where `dense` is auto."""
+        """Choose the share of gradients to send, if `dense` is auto."""
         from recsmith.training.collectives import collectives_of
         from recsmith.training.sources import total_steps
         from recsmith.training.systems.thresholds.deciding import decided
@@ -78,7 +79,7 @@ class Thresholds(System):
         return replace(made, comms=comms, step=step).telling(self.key, on, lines)
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """Half a per cent of the gradients of dense layers; priced and tried as steps are behind the warm-up."""
+        """Offer to send half a per cent of dense gradients, priced and tried as steps after the warm-up."""
         from recsmith.training.collectives import RunComms
 
         made = Switch(
@@ -92,7 +93,7 @@ class Thresholds(System):
         return (made,) if run.comms == RunComms() else ()
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
-        """What has crossed so far."""
+        """A counter of what has been sent so far."""
         from recsmith.training.collectives import collectives_of
 
         if not isinstance(collectives_of(run.comms), Thresholded):
@@ -102,36 +103,36 @@ class Thresholds(System):
         return Crossing()
 
     def line(self, job: "TrainingJob", steps: int) -> tuple[Raw, str]:
-        """The share that crossed since the line before, and its bytes."""
+        """The share that was sent since the last line of the log, and its bytes."""
         crossing = _crossing(job)
         return ({}, "") if crossing is None else crossing.line()
 
     def result(self, job: "TrainingJob") -> Raw:
-        """The same of the whole run."""
+        """The share that was sent in the whole run, and its bytes."""
         crossing = _crossing(job)
         return {} if crossing is None else crossing.all_ranks().to_raw()
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """What crossed of all in the whole run, beside the share that was wanted."""
+        """The share that was sent in the whole run, compared with the share that was wanted."""
         crossing = _crossing(job)
         said = "" if crossing is None else crossing.brought(job.plan.cluster)
         return {self.key: f"comms: thresholded: {said}"} if said else {}
 
     def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
-        """All columns cross: those that the model has not learned from are left out where it reads them."""
+        """The run with all columns sent: `before_serving` zeroes the columns that the model has not learned from."""
         from recsmith.training.collectives import RunComms
 
         return run if card.columns is None else replace(run, comms=RunComms())
 
     def exported(self, run: "Run", model: "nn.Module") -> Raw:
-        """The columns that a model has learned from."""
+        """The columns that a model has learned from, for its card."""
         from recsmith.training.systems.thresholds.kept_columns import kept_columns
 
         columns = kept_columns(model)
         return {"columns": encode(columns)} if columns else {}
 
     def before_serving(self, model: "nn.Module", card: "ModelCard") -> None:
-        """Have the model see those columns alone."""
+        """Zero all pooled columns but the largest of each group, as in training."""
         from recsmith.training.systems.thresholds.kept_columns import keep_columns
 
         if card.columns is not None:

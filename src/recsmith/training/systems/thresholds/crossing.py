@@ -1,4 +1,4 @@
-"""How much crosses ranks beside all that there is: in each line of a job's log, in its result and in checkpoints."""
+"""What ranks send compared with all numbers, in each line of a job's log, in its result and in checkpoints."""
 
 from dataclasses import fields
 from typing import Any
@@ -18,39 +18,39 @@ NAMES = [each.name for each in fields(Sent)]
 
 
 class Crossing:
-    """What this rank has sent since the run began, and by the last line of the log."""
+    """What this rank has sent since the run began, and up to the last line of the log."""
 
     def __init__(self) -> None:
         self.before, self.settling, self.shown = Crossed(), Crossed(), Crossed()
         self.job: ShardedJob | None = None
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Count on from what a checkpoint kept, which the first rank does for all."""
+        """Continue from the count in a checkpoint, which rank 0 adds for all ranks."""
         if kept is not None and dist.get_rank() == 0:
             self.before = decode(Crossed, kept, "crossed")
 
     def before_step(self, job: Any) -> None:
-        """Leave out what was sent before the first step, when the job settled."""
+        """At the first step, exclude what was sent before it, while the job was set up."""
         if self.job is None:
             self.job, self.settling, self.shown = job.sharded, _counted(job.sharded), self.before
 
     @property
     def crossed(self) -> Crossed:
-        """Since the run began."""
+        """What this rank has sent since the run began."""
         return self.before if self.job is None else self.before + (_counted(self.job) - self.settling)
 
     def to_raw(self) -> Raw:
-        """What a checkpoint keeps: the sums of all ranks, each of which calls this."""
+        """The sums over all ranks, for a checkpoint. Every rank must call this."""
         return encode(self.all_ranks())
 
     def line(self) -> tuple[Raw, str]:
-        """Since the last line, of all ranks."""
+        """What all ranks have sent since the last line."""
         now = self.crossed
         since, self.shown = over_ranks(now - self.shown), now
         return since.to_raw(), str(since)
 
     def brought(self, cluster: Cluster) -> str:
-        """Of the whole run, for people, beside what was told on the plan's links; '' where nothing crossed."""
+        """What was sent in the whole run, compared with what was wanted and predicted; '' if nothing was sent."""
         all_, hook = self.all_ranks(), None if self.job is None else self.job.hook
         said = str(all_)
         if not said or not isinstance(hook, DenseThresholds):
@@ -61,18 +61,18 @@ class Crossing:
         return f"{said}; {wanted}; at that share steps were told to get {told} on the plan's links"
 
     def all_ranks(self) -> Crossed:
-        """Of all ranks, since the run began."""
+        """What all ranks have sent since the run began."""
         return over_ranks(self.crossed)
 
 
 def _counted(job: ShardedJob) -> Crossed:
-    """What this rank has sent since its job was made."""
+    """What this rank has sent since its job was created."""
     dense = job.hook.crossed if isinstance(job.hook, DenseThresholds) else Sent()
     return Crossed(dense=dense, pooled=sum((each.sent for each in exchanges_of(job.model)), Sent()))
 
 
 def over_ranks(crossed: Crossed) -> Crossed:
-    """The sums of all ranks."""
+    """The sums over all ranks."""
     parts = (crossed.dense, crossed.pooled)
     sums = torch.tensor([[getattr(part, name) for name in NAMES] for part in parts], device=rank_device())
     dist.all_reduce(sums)

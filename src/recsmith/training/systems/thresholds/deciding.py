@@ -1,4 +1,4 @@
-"""Whether a share of the gradients crosses ranks, where a run leaves that open, and what is told of a share before."""
+"""Whether to send a share of gradients if a run says `auto`, and what is predicted of a share."""
 
 import math
 from collections import Counter
@@ -21,8 +21,9 @@ ALONE = (
     "comms: thresholded has no effect here, since one rank trains and nothing crosses: it trains as without; give the "
     "run ranks: 2 or more"
 )
-# What `python benchmarks/thresholding.py warm_up` and `auc` measured (docs/thresholding.md): by share of the gradients,
-# points of AUC that the first 50 steps and the next 100 are behind; and what fewer bytes of pooled embeddings cost.
+# Measured by `python benchmarks/thresholding.py warm_up` and `auc` (docs/thresholding.md): by share of gradients,
+# points of AUC lost after the first 50 steps and after the next 100; and the cost of sending fewer bytes of pooled
+# embeddings.
 BEHIND = {0.02: (1.1, 0.2), 0.005: (2.7, 0.6)}
 POOLED_COST = (
     "quality: 2, 4, 8 and 20 times fewer bytes of pooled embeddings cost 0.06, 0.53, 1.67 and 3.74 points of AUC, and "
@@ -33,10 +34,10 @@ POOLED_COST = (
 def decided(
     comms: object, plan: Plan, numbers: int, steps: int | None = None, step_gain: Callable[[Any], float] | None = None
 ) -> tuple[Any, list[str]]:
-    """What a run's comms are under a plan, and lines that say why, and what they cost in quality.
+    """The comms of a run under a plan, and lines that say why, and what they cost in quality.
 
-    numbers: of the gradients that cross ranks. steps: of the run, where they are known. step_gain: the share of a step
-    that other comms save; None where steps are not predicted: what they save of the time of gradients.
+    numbers: of the gradients that cross ranks. steps: of the run, or None if unknown. step_gain: returns the share of a
+    step that given comms save. If it is None, steps are not predicted, and the seconds of gradients are compared.
     """
     made: Any = collectives_of(comms)
     if not isinstance(made, Thresholded):
@@ -75,18 +76,18 @@ def decided(
 
 
 def _columns(made: Thresholded, plan: Plan) -> list[str]:
-    """How many columns a share comes to on the ranks of a plan, and what they are of the bytes."""
+    """The number of columns that a share amounts to on the ranks of a plan, and their share of the bytes."""
     tables, placed = {each.name: each for each in plan.workload.tables}, {each.table: each for each in plan.placements}
     widths = Counter[tuple[str, int]]()
     for shard in plan.shards():
         table, kind = tables[shard.table], placed[shard.table].sharding_type
-        if table.pooled and kind != "data_parallel":  # of which every rank has a copy
+        if table.pooled and kind != "data_parallel":  # every rank has a copy of these
             widths[kind, shard.rank] += (shard.columns[1] - shard.columns[0]) * len(table.features)
     if not widths:
         return []
     kept = [(kept_of(width, made.pooled or 1.0), width) for width in widths.values()]
     columns, of = (sum(each) for each in zip(*kept, strict=True))
-    ways = 2 if made.gradients == "largest" else 1  # in which places are sent
+    ways = 2 if made.gradients == "largest" else 1  # directions in which column numbers are sent
     sent = sum(each * (2 * made.value_bytes + ways * column_bytes(width)) for each, width in kept)
     return [
         f"pooled embeddings: {columns:,} of {of:,} columns cross, since {made.pooled:g} of a rank's are rounded up to "
@@ -96,12 +97,12 @@ def _columns(made: Thresholded, plan: Plan) -> list[str]:
 
 
 def changed_by(gain_s: float) -> str:
-    """How much shorter a step gets, or longer."""
+    """How much shorter or longer a step gets, as text."""
     return f"{format_time(abs(gain_s))} {'shorter' if gain_s > 0 else 'longer'}"
 
 
 def _early(settled: Thresholded, steps: int | None) -> list[str]:
-    """What a share of the gradients costs in the first steps, or what a warm-up has cross there."""
+    """What a share costs in quality in the first steps, or what a warm-up sends then."""
     share = settled.dense
     if share in (None, "auto"):
         return []
@@ -131,10 +132,10 @@ def _early(settled: Thresholded, steps: int | None) -> list[str]:
 
 
 def _most(settled: Thresholded) -> float:
-    """The largest share, in hundredths, that is shorter than all numbers."""
+    """The largest share, in hundredths, whose values and places take fewer bytes than all values."""
     return math.ceil(100 * settled.value_bytes / (settled.value_bytes + GAP_BYTES) - 1) / 100
 
 
 def _named(comms: Thresholded) -> dict[str, Any]:
-    """As a run names it."""
+    """The settings as a run names them."""
     return {"name": "thresholded", **encode(comms)}

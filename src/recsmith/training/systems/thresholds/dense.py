@@ -1,9 +1,9 @@
-"""The largest gradients of dense layers, and what is left of them for later steps: a hook of DistributedDataParallel.
+"""A hook of DistributedDataParallel that sends the largest dense gradients and keeps the rest for later steps.
 
-A rank adds a step's gradient to what it has not sent yet, and sends what is at least a threshold: values, and how many
-places each is after the one before. Every rank sums what all ranks have sent, in the order of ranks, so that all have
-the same sums. With values and places of 8 bytes together, the bytes of a ring all-reduce are 1 / (share x ranks) times
-as many; with bf16 and 16-bit places, twice that.
+A rank adds a step's gradient to what it has not sent yet, and sends numbers at or above a threshold: their values, and
+the distance of each place to the one before. Every rank sums what all ranks have sent, in the order of ranks, so that
+all have the same sums. With 8 bytes for value and place, a ring all-reduce sends 1 / (share x ranks) times as many
+bytes; with bf16 and 16-bit places, twice that.
 """
 
 import math
@@ -20,30 +20,30 @@ from recsmith.errors import RecSmithError
 from recsmith.training.systems.thresholds.sent import Sent
 from recsmith.training.systems.thresholds.warming import WarmUp
 
-WARM_UP = "of all.threshold"  # under which a checkpoint keeps what a warm-up knows
-GAPS = torch.int16  # in which distances between numbers are sent (GAP_BYTES of settings.py)
-FARTHEST = 1 << 16  # places from one number to the next that two bytes can say
-SAMPLED = 1 << 17  # numbers of which a threshold is measured; of larger parameters, every n-th
-# A threshold rises by so much where a step sent twice as many as it should, and for each step's worth sent so far
-# beyond what should have been. trade-off: larger ones follow gradients that grow faster, and swing more.
+WARM_UP = "of all.threshold"  # key of the warm-up's state in a checkpoint
+GAPS = torch.int16  # type in which distances between places are sent (GAP_BYTES of settings.py)
+FARTHEST = 1 << 16  # the largest distance between places that two bytes can express
+SAMPLED = 1 << 17  # numbers from which a threshold is measured; of larger parameters, every n-th
+# How fast the threshold rises, per step's worth: for what this step sent beyond its share, and for what all steps so
+# far did. Trade-off: larger values follow growing gradients faster, and oscillate more.
 STEERED, RECOVERED = 0.1, 0.02
-COUNTS = 16  # bytes that say how long a message is, and of which bucket
-MOST = 0.5  # of a change in one step, as a logarithm
+COUNTS = 16  # bytes that state the length of a message and the number of its bucket
+MOST = 0.5  # largest change of the threshold in one step, as a logarithm
 TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass
 class ParameterState:
-    """What a rank keeps of a parameter: what it has not sent, its threshold, and steps in which it had gradients."""
+    """A rank's state for a parameter: unsent gradients, threshold, and the number of steps with gradients."""
 
     left: Tensor
     threshold: float = 0.0
     steps: int = 0
-    sent: float = 0.0  # steps that would have sent as many, had each sent the share that is wanted
+    sent: float = 0.0  # what was sent so far, in units of one step's share
 
 
 class DenseThresholds:
-    """A rank's state of the hook. settings: Thresholded. model: sharded; the names of its parameters are those kept."""
+    """The state of the hook on a rank. settings: Thresholded. model: the sharded model, for parameter names."""
 
     def __init__(self, settings: Any, model: nn.Module) -> None:
         self.settings = settings
@@ -53,39 +53,39 @@ class DenseThresholds:
         if settings.warm_up is not None:
             self.warm_up = WarmUp(settings.dense, settings.ladder)
             self.warm_up.listen(model)
-        self.buckets = 0  # that this rank has summed: ranks that differ in it are not in the same step
+        self.buckets = 0  # buckets that this rank has summed; if ranks differ in it, they are not in the same step
         self.crossed = Sent()
 
     @property
     def share(self) -> float:
-        """Of the gradients that cross now."""
+        """The share of gradients to send now."""
         return self.settings.dense if self.warm_up is None else self.warm_up.share
 
     def count(self, bucket: GradBucket, numbers: int, sent: int) -> None:
-        """Count a bucket, of which so many numbers were sent in so many bytes."""
+        """Count a bucket. numbers: how many of its numbers were sent; sent: in how many bytes."""
         of, ranks = len(bucket.buffer()), dist.get_world_size()
         self.crossed += Sent(
             steps=int(bucket.is_last()), numbers=numbers, of_numbers=of, bytes=sent, of_bytes=_ring_bytes(of, ranks)
         )
 
     def look(self) -> None:
-        """Have thresholds measured anew where a warm-up goes on to a smaller share."""
+        """Measure thresholds anew if a warm-up lowers its share now."""
         if self.warm_up is not None and self.warm_up.changed():
             for state in self.of.values():
                 state.steps, state.sent = 0, 0.0
 
     def hook(self) -> tuple[object, Callable[[Any, GradBucket], torch.futures.Future[Tensor]]]:
-        """What DistributedDataParallel registers."""
+        """The (state, hook) pair that DistributedDataParallel registers."""
         return self, _sum_largest
 
     def state(self, name: str, size: int) -> ParameterState:
-        """Of a parameter; made when it is first asked for."""
+        """The state of a parameter, created at the first call."""
         if name not in self.of:
             self.of[name] = ParameterState(torch.zeros(size))
         return self.of[name]
 
     def chosen(self, name: str, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """(places, values) of what is sent of a parameter's gradient, which is flat; the rest stays for later."""
+        """(places, values) to send of a parameter's flat gradient; the rest is kept for later steps."""
         state = self.state(name, gradient.numel())
         if state.left.device != gradient.device:
             state.left = state.left.to(gradient.device)
@@ -95,7 +95,7 @@ class DenseThresholds:
         state.steps += 1
         if _measured(state.steps, self.settings.renew):
             state.threshold = threshold_of(whole, self.share)
-        places = whole.abs().lt_(state.threshold).logical_not_().nonzero().flatten()  # what is no number is sent too
+        places = whole.abs().lt_(state.threshold).logical_not_().nonzero().flatten()  # NaN is sent too
         values = whole[places].to(_TYPES[self.settings.values])
         if self.settings.residuals:
             kept = whole[places] - values
@@ -104,7 +104,7 @@ class DenseThresholds:
         return places, values
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps of this rank: by parameter, what was not sent, and [threshold, steps, sent]."""
+        """The rank's state for a checkpoint: by parameter, unsent gradients and [threshold, steps, sent]."""
         kept: dict[str, Tensor] = {}
         for name, state in self.of.items():
             kept[f"{name}.left"] = state.left
@@ -114,9 +114,10 @@ class DenseThresholds:
         return kept
 
     def load_state_dicts(self, ranks: list[dict[str, Tensor]]) -> None:
-        """Go on from what ranks of a checkpoint had: this rank's own, or the mean of all where their number changed.
+        """Continue from states in a checkpoint: this rank's own, or the mean of all if the number of ranks changed.
 
-        A sum of gradients is divided by the number of ranks, so that the mean on each rank adds what all had left.
+        Gradients are averaged over ranks, so keeping the mean of unsent gradients on each rank preserves their total
+        effect.
         """
         if self.warm_up is not None and WARM_UP in ranks[0]:
             self.warm_up.load([each[WARM_UP] for each in ranks])
@@ -132,7 +133,7 @@ _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def _steer(state: ParameterState, sent: float) -> None:
-    """Raise the threshold where more was sent than should be, now and so far, and lower it where less was."""
+    """Raise the threshold if this step and all so far sent more than their share, and lower it if they sent less."""
     state.sent += sent
     change = STEERED * (sent - 1) + RECOVERED * (state.sent - state.steps)
     state.threshold = max(TINY, state.threshold * math.exp(min(max(change, -MOST), MOST)))
@@ -143,12 +144,12 @@ def _nothing(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _measured(step: int, renew: int) -> bool:
-    """Whether a threshold is measured in a step: at powers of two at first, then each `renew` steps."""
+    """Whether to measure a threshold in a step: at powers of two first, then every `renew` steps."""
     return step % renew == 0 or (step < renew and step & (step - 1) == 0)
 
 
 def threshold_of(whole: Tensor, share: float) -> float:
-    """The size that so large a share of the numbers has at least."""
+    """The absolute value that this share of the numbers reaches or exceeds."""
     sizes = whole[:: math.ceil(whole.numel() / SAMPLED)].abs()
     sizes = sizes[sizes.isfinite()]
     if not len(sizes):
@@ -158,7 +159,7 @@ def threshold_of(whole: Tensor, share: float) -> float:
 
 
 def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-    """Sum a bucket over ranks by what each has chosen of it, and divide by their number."""
+    """Average a bucket over ranks, from the numbers that each rank has chosen of it."""
     buffer, first = bucket.buffer(), 0
     state.look()
     if state.share >= 1:
@@ -193,12 +194,12 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
 
 
 def _ring_bytes(numbers: int, ranks: int) -> int:
-    """What a rank sends where all numbers cross in fp32."""
+    """Bytes that a rank sends in a ring all-reduce of fp32 numbers."""
     return 2 * (ranks - 1) * 4 * numbers // ranks
 
 
 def _counts(length: int, bucket: int, device: torch.device) -> list[int]:
-    """Bytes of every rank's message; RecSmithError where ranks are not at the same step."""
+    """Bytes of every rank's message. Raises RecSmithError if ranks are not at the same step."""
     mine = torch.tensor([length, bucket], dtype=torch.int64, device=device)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(every, mine)
@@ -213,10 +214,10 @@ def _counts(length: int, bucket: int, device: torch.device) -> list[int]:
 
 
 def encoded(places: Tensor, values: Tensor, size: int) -> Tensor:
-    """One message (bytes) of numbers at rising places: first all values, then the distance of each place to the last.
+    """One message (bytes) of numbers at rising places: first all values, then each place's distance to the one before.
 
-    A distance less 1 takes 16 bits; where it is above 65,536, zeros in between bridge it. Where all `size` numbers,
-    zeros included, take no more bytes, they are sent without places.
+    A distance minus 1 takes 16 bits; distances above 65,536 are split by zeros in between. If all `size` numbers, zeros
+    included, take no more bytes, they are sent without places.
     """
     before = torch.cat([places.new_full((1,), -1), places[:-1]])
     gaps = places - before - 1
@@ -235,7 +236,7 @@ def encoded(places: Tensor, values: Tensor, size: int) -> Tensor:
 
 def decoded(message: Tensor, kind: torch.dtype, size: int) -> tuple[Tensor, Tensor]:
     """(places, values) of a message about `size` numbers."""
-    if len(message) == size * kind.itemsize:  # as one with places never is
+    if len(message) == size * kind.itemsize:  # a message with places never has this length
         return torch.arange(size, device=message.device), message.clone().view(kind)
     count = len(message) // (kind.itemsize + GAPS.itemsize)
     values, gaps = message[: count * kind.itemsize].clone(), message[count * kind.itemsize :].clone()

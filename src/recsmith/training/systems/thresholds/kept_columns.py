@@ -1,7 +1,7 @@
-"""Columns of pooled embeddings that a model keeps where it is evaluated and served: the largest, as in its training.
+"""Keep only the largest columns of pooled embeddings in evaluation and serving, as in training.
 
-A model that was trained with the largest columns of each rank's tables has never seen the others, which are not what
-it would have learned: with all of them, its probabilities are several times too high.
+A model that was trained with the largest columns of each rank's tables has never seen the other columns, which do not
+hold what it would have learned. With all of them, its probabilities are several times too high.
 
 B samples; D columns of a group
 """
@@ -19,7 +19,7 @@ from recsmith.training.systems.thresholds.settings import KeptColumns
 
 
 def kept_columns(model: nn.Module) -> KeptColumns | None:
-    """What a sharded model keeps of its pooled embeddings; None where all columns cross."""
+    """The columns that a sharded model keeps of its pooled embeddings; None if all columns are sent."""
     groups: list[tuple[tuple[str, int, int], ...]] = []
     settings: Any = None
     for module in model.modules():
@@ -33,7 +33,7 @@ def kept_columns(model: nn.Module) -> KeptColumns | None:
 
 
 def _groups(sharding: Any) -> list[tuple[tuple[str, int, int], ...]]:
-    """(feature, first column, end) of what every rank sends of one sharding type."""
+    """(feature, first column, end) of the columns that each rank sends, for one sharding type."""
     pieces = iter(sharding.embedding_shard_metadata())
     made: list[tuple[tuple[str, int, int], ...]] = []
     for features in sharding.embedding_names_per_rank():
@@ -43,7 +43,7 @@ def _groups(sharding: Any) -> list[tuple[tuple[str, int, int], ...]]:
 
 
 def keep_columns(model: nn.Module, kept: KeptColumns) -> None:
-    """Let a model's tables, sharded or not, give the largest columns of each group, and zeros for the others."""
+    """Make a model's tables, sharded or not, return the largest columns of each group, and zeros elsewhere."""
     for module in model.modules():
         if isinstance(module, EmbeddingBagCollection | ShardedEmbeddingBagCollection):
             module.register_forward_hook(_hook(kept))
@@ -54,7 +54,7 @@ def _hook(kept: KeptColumns) -> Any:
         first = dict(zip(keyed.keys(), keyed.offset_per_key(), strict=False))
         values = keyed.values().clone()
         for group in kept.groups:
-            if group[0][0] in first:  # of this collection
+            if group[0][0] in first:  # the group belongs to this collection
                 columns = torch.cat([torch.arange(first[name] + a, first[name] + b) for name, a, b in group])
                 columns = columns.to(values.device)
                 values[:, columns] = _thin(values[:, columns], kept)
@@ -63,13 +63,13 @@ def _hook(kept: KeptColumns) -> Any:
     def hook(_: nn.Module, __: Any, output: Any) -> Any:
         if isinstance(output, KeyedTensor):
             return thinned(output)
-        output.callbacks.append(thinned)  # embeddings of other ranks are on their way
+        output.callbacks.append(thinned)  # embeddings of other ranks have not arrived yet
         return output
 
     return hook
 
 
 def _thin(rows: Tensor, kept: KeptColumns) -> Tensor:
-    """rows: (B, D)."""
+    """Keep the largest columns of each row, and zero the rest. rows: (B, D)."""
     columns = largest(rows, kept_of(rows.shape[1], kept.share))
     return among_zeros(columns, rows.gather(1, columns).to(TYPES[kept.values]), rows.shape[1], rows.dtype)

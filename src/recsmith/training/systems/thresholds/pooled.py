@@ -1,4 +1,4 @@
-"""The largest columns of pooled embeddings: an all-to-all that sends some columns of each sample, and which they are.
+"""An all-to-all of pooled embeddings that sends the largest columns of each sample, with their numbers.
 
 B samples of all ranks, b of one; D columns of a rank's tables, k of them sent
 """
@@ -22,7 +22,7 @@ COLUMN_TYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 def replace_pooled(model: nn.Module, settings: Any) -> int:
-    """Give every all-to-all of pooled embeddings of a sharded model its thresholds; how many there are."""
+    """Replace each all-to-all of pooled embeddings in a sharded model by LargestColumns; returns how many."""
     found = [each for each in _output_dists(model) if isinstance(each, TwPooledEmbeddingDist)]
     for number, each in enumerate(found):
         each._create_output_dist_module()
@@ -32,22 +32,22 @@ def replace_pooled(model: nn.Module, settings: Any) -> int:
 
 
 def exchanges_of(model: nn.Module) -> "list[LargestColumns]":
-    """Those that a sharded model was given."""
+    """The LargestColumns of a sharded model."""
     found = (getattr(each, "_dist", None) for each in _output_dists(model))
     return [each for each in found if isinstance(each, LargestColumns)]
 
 
 def _output_dists(model: nn.Module) -> Iterator[Any]:
-    """What brings embeddings to their samples, in all collections of a sharded model."""
+    """The modules that send embeddings to the ranks of their samples, in all collections of a sharded model."""
     collections = (each for each in model.modules() if isinstance(each, ShardedEmbeddingBagCollection))
     return (each for collection in collections for each in collection._output_dists)
 
 
 class LargestColumns(nn.Module):
-    """TorchRec's all-to-all of pooled embeddings, by the largest columns of each sample, evaluation too.
+    """TorchRec's all-to-all of pooled embeddings, for the largest columns of each sample, in evaluation too.
 
-    What the model has not seen in training it does not see later either (kept_columns.py). first: of those of a model,
-    which counts its steps. sent: what training has sent, forward and backward.
+    The model never uses columns that it has not seen in training (kept_columns.py). first: whether this is the model's
+    first exchange, which counts its steps. sent: what training has sent, forward and backward.
     """
 
     def __init__(self, whole: PooledEmbeddingsAllToAll, settings: Any, *, first: bool) -> None:
@@ -58,20 +58,20 @@ class LargestColumns(nn.Module):
         self.widths: list[int] = list(whole._dim_sum_per_rank)
 
     def forward(self, local_embs: Tensor, batch_size_per_rank: list[int] | None = None) -> PooledEmbeddingsAwaitable:
-        """local_embs: (B, D) of this rank's tables. Awaits (b, D of all ranks)."""
+        """Start the exchange; awaits (b, D of all ranks). local_embs: (B, D) of this rank's tables."""
         ranks = self.group.size()
         sizes = batch_size_per_rank or [len(local_embs) // ranks] * ranks
         if torch.is_grad_enabled():
             self._count(sizes)
         made: Any = _Exchange.apply(local_embs, sizes, self.widths, self.group, self.settings)
         awaitable = PooledEmbeddingsAwaitable(tensor_awaitable=NoWait(made))
-        awaitable.callbacks.extend(self.whole.callbacks)  # which put the columns of a table together
+        awaitable.callbacks.extend(self.whole.callbacks)  # these join the columns of a table
         return awaitable
 
     def _count(self, sizes: list[int]) -> None:
-        """Count a step. sizes: b of every rank."""
+        """Count the numbers and bytes of a step. sizes: b of every rank."""
         mine, kept = dist.get_rank(self.group), [kept_of(width, self.settings.pooled) for width in self.widths]
-        there, here = sum(sizes) - sizes[mine], sizes[mine]  # samples forward, and backward from each other rank
+        there, here = sum(sizes) - sizes[mine], sizes[mine]  # samples sent forward, and back to each other rank
 
         def crossing(columns: list[int]) -> int:
             return there * columns[mine] + here * (sum(columns) - columns[mine])
@@ -90,7 +90,7 @@ class _Exchange(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, sizes: list[int], widths: list[int], group: Any, settings: Any) -> Tensor:
-        """Send the largest columns of each sample, and put those that come in among zeros."""
+        """Send the largest columns of each sample, and scatter the received ones among zeros."""
         mine = dist.get_rank(group)
         kept = [kept_of(width, settings.pooled) for width in widths]
         columns = largest(local, kept[mine])
@@ -109,7 +109,7 @@ class _Exchange(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # type: ignore[override]
-        """Send gradients of each sample to its tables' ranks: their largest, or those of the columns that came."""
+        """Send gradients of each sample to its tables' ranks: the largest, or those of the columns received before."""
         mine, settings, sizes = dist.get_rank(ctx.group), ctx.settings, ctx.sizes
         placed = settings.gradients == "largest"
         messages, lengths = [], []
@@ -127,17 +127,17 @@ class _Exchange(torch.autograd.Function):
 
 
 def _length(width: int, kept: int, settings: Any, placed: bool = True) -> int:
-    """Bytes of a sample's message. placed: with the numbers of its columns."""
+    """Bytes of a sample's message. placed: whether column numbers are included."""
     return kept * (settings.value_bytes + (column_bytes(width) if placed else 0))
 
 
 def largest(rows: Tensor, kept: int) -> Tensor:
-    """(samples, kept) columns of the largest numbers of each row."""
+    """(samples, kept) columns of the largest absolute values of each row."""
     return torch.topk(rows.abs(), kept, dim=1, sorted=False).indices
 
 
 def _message(rows: Tensor, columns: Tensor, width: int, settings: Any, placed: bool = True) -> Tensor:
-    """(samples, bytes) of numbers at columns, and of those columns."""
+    """(samples, bytes) of the numbers at these columns, followed by the column numbers if `placed`."""
     numbers = rows.gather(1, columns).to(TYPES[settings.values]).view(torch.uint8)
     return (
         torch.cat([numbers, columns.to(COLUMN_TYPES[column_bytes(width)]).view(torch.uint8)], dim=1)
@@ -149,9 +149,9 @@ def _message(rows: Tensor, columns: Tensor, width: int, settings: Any, placed: b
 def _read(
     message: Tensor, samples: int, width: int, kept: int, settings: Any, placed: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """(columns, numbers) of so many samples; no columns where they were not sent."""
+    """(columns, numbers) of this many samples; without columns if they were not sent."""
     rows, size = message.view(samples, _length(width, kept, settings, placed)), kept * settings.value_bytes
-    # flat, because PyTorch does not see rows of no bytes, of a rank that has no such tables, as another type
+    # flat, since PyTorch cannot view rows of zero bytes, from a rank without such tables, as another type
     numbers = rows[:, :size].flatten().view(TYPES[settings.values]).view(samples, kept)
     columns = (
         rows[:, size:].flatten().view(COLUMN_TYPES[column_bytes(width)]).view(samples, kept) if placed else rows[:, :0]
@@ -160,12 +160,12 @@ def _read(
 
 
 def among_zeros(columns: Tensor, numbers: Tensor, width: int, kind: torch.dtype) -> Tensor:
-    """(samples, width) of a type, with numbers at columns."""
+    """(samples, width) of a type, with numbers at their columns and zeros elsewhere."""
     return numbers.new_zeros(len(numbers), width, dtype=kind).scatter_(1, columns, numbers.to(kind))
 
 
 def _exchanged(message: Tensor, given: list[int], taken: list[int], group: Any) -> tuple[Tensor, ...]:
-    """What every rank has sent to this one, of messages of so many bytes each."""
+    """What every rank has sent to this one. given, taken: bytes sent to, and received from, each rank."""
     received = message.new_empty(sum(taken))
     dist.all_to_all_single(received, message.flatten(), taken, given, group=group)
     return received.split(taken)

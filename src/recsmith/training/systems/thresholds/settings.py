@@ -1,7 +1,7 @@
-"""Fewer numbers on the wire: the largest gradients of dense layers, and the largest columns of pooled embeddings.
+"""Settings for sending only the largest dense gradients, and the largest columns of pooled embeddings.
 
 Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Model and Data Parallelism" (KDD 2021,
-arXiv 2010.08899). Nothing here imports torch; what runs stands in dense.py and pooled.py.
+arXiv 2010.08899). Nothing here imports torch; the implementation is in dense.py and pooled.py.
 """
 
 import math
@@ -17,26 +17,27 @@ from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.seams.capabilities import BAGS, FP32_WEIGHTS, GRADIENTS, Capabilities
 from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
-AUTO_SHARE = 0.005  # of dense gradients where dense is auto: the share whose AUC is measured (docs)
-# Seconds that choosing, sending and summing take for a number of the dense layers: on one CPU core, measured by
-# benchmarks/thresholding.py cost. Of a GPU no time was measured: its memory is passed over so many times.
+AUTO_SHARE = 0.005  # share of dense gradients sent if dense is auto: the one whose AUC was measured (docs)
+# Seconds to choose, send and sum, per number of the dense layers: on one CPU core, measured by
+# benchmarks/thresholding.py cost. No time was measured on a GPU, so this many passes over its memory are assumed.
 CPU_S_PER_NUMBER, GPU_PASSES = 3.3e-9, 8
-# Seconds of a step beside them on one core, whatever the number: some fifteen calls for each of ten parameters. A
-# process had 1.0 ms of CPU time more than with DDP's own sum with 8 small parameters, and 1.25 ms with 16.
+# Further seconds of a step on one core, whatever the number: some fifteen calls for each of ten parameters. A process
+# used 1.0 ms more CPU time than with DDP's own sum with 8 small parameters, and 1.25 ms with 16.
 CPU_S_PER_STEP = 1e-3
-# Of a warm-up: steps of a window, the share by which the loss must fall in one, and how many times fewer cross if not.
+# Of a warm-up: steps of a window, the share by which the loss must fall in one, and the divisor of the share sent if it
+# does not.
 WINDOW, LEVEL, RUNG = 32, 0.01, 4
-GAP_BYTES = 2  # of a gradient's place: how many it is after the one before (dense.py)
-COLUMN_BYTES = 2  # of a column's number, at most; one byte where a rank has at most 256 columns of a group
-POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # embeddings that cross whole
+GAP_BYTES = 2  # bytes of a gradient's place: its distance to the place before (dense.py)
+COLUMN_BYTES = 2  # bytes of a column's number, at most; one byte if a rank has at most 256 columns in a group
+POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # types that send no partial sums
 
 
 @noun
 class KeptColumns:
-    """Which pooled embeddings a model was trained with, where comms had a share of their columns cross (comms.pooled).
+    """The pooled columns that a model was trained with, if only a share of them was sent (comms.pooled).
 
-    groups: (feature, first column, end) of columns of which the largest are kept together, those of a rank. share: of
-    them that are kept. values: element type in which they are.
+    groups: (feature, first column, end) of the columns of one rank, among which the largest are kept. share: of the
+    columns of a group that are kept. values: element type of the kept columns.
     """
 
     share: float
@@ -48,16 +49,16 @@ class KeptColumns:
 class Thresholded:
     """Only the largest numbers cross ranks.
 
-    dense: share of the gradients of dense layers that a rank sends, such as 0.005; what it does not send stays with it
-    and is added to the next step's. None: all. auto: 0.005 where the plan's links are so slow that it makes steps
-    shorter, and all elsewhere. pooled: share of the columns of a sample's embeddings that a rank sends,
-    and of their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled
-    embeddings: largest takes their own largest columns, which needs places of their own; same takes the columns that
-    the forward pass took, as the paper does. renew: steps between two measurements of a parameter's threshold; early in
-    training there are more. warm_up: loss has all dense gradients cross at first, and a quarter as many each time that
-    the loss levels off, until it is the share. residuals: false forgets what was not sent, to see what that costs.
-    forward, backward: element types of embeddings and of their gradients where all columns cross, as comms without a
-    name have them.
+    dense: share of the gradients of dense layers that a rank sends, such as 0.005. What it does not send is kept and
+    added to the next step's gradients. None: all are sent. auto: 0.005 if the plan's links are so slow that it makes
+    steps shorter, and all otherwise. pooled: share of the columns of a sample's embeddings that a rank sends, and of
+    their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled embeddings:
+    largest sends their own largest columns, with separate column numbers; same sends the columns of the forward pass,
+    as the paper does. renew: steps between two measurements of a parameter's threshold; early in training it is
+    measured more often. warm_up: loss sends all dense gradients at first, and a quarter as many each time that the loss
+    levels off, until the share is reached. residuals: false drops what was not sent, to measure what that costs.
+    forward, backward: element types of embeddings and of their gradients if all columns are sent, as in comms without a
+    name.
     """
 
     dense: float | Literal["auto"] | None = AUTO_SHARE
@@ -87,12 +88,12 @@ class Thresholded:
 
     @property
     def columns(self) -> RunComms:
-        """How embeddings cross where all of their columns do."""
+        """Element types of embeddings and their gradients, for when all of their columns are sent."""
         return RunComms(forward=self.forward, backward=self.backward)
 
     @property
     def warm_steps(self) -> int:
-        """Steps that a warm-up takes at least; 0 without one."""
+        """The least number of steps of a warm-up; 0 without one."""
         if self.warm_up is None:
             return 0
         share = AUTO_SHARE if self.dense in (None, "auto") else self.dense
@@ -104,24 +105,27 @@ class Thresholded:
         return ELEMENT_BYTES[self.values]
 
     def bytes_per_value(self) -> tuple[float | None, float | None]:
-        """Bytes of pooled embeddings for each number that there is, places included; as they are where all cross."""
+        """Bytes sent forward and backward for each number of pooled embeddings, column numbers included.
+
+        Without `pooled`, as in comms without a name.
+        """
         if self.pooled is None:
             return self.columns.bytes_per_value()
         placed = self.pooled * (self.value_bytes + COLUMN_BYTES)
         return placed, placed if self.gradients == "largest" else self.pooled * self.value_bytes
 
     def sharding_types(self) -> tuple[str, ...] | None:
-        """Types whose pooled embeddings cross ranks whole; all where they are sent as they are."""
+        """Sharding types whose pooled embeddings are not partial sums; None if `pooled` does not restrict them."""
         return self.columns.sharding_types() if self.pooled is None else POOLED_TYPES
 
     @property
     def needs(self) -> Capabilities:
-        """The gradients of dense layers in fp32, and as many columns of each sample."""
+        """Dense gradients and weights in fp32 for `dense`, and one vector per sample for `pooled`."""
         dense = {GRADIENTS, FP32_WEIGHTS} if self.dense is not None else set[str]()
         return Capabilities(dense | ({BAGS} if self.pooled is not None else set()))
 
     def refuses(self, plan: Plan) -> str | None:
-        """Tables whose embeddings are sums of several ranks; rows that are not pooled cross whole beside them."""
+        """Refuse plans in which ranks send partial sums of pooled tables. Other tables are not affected."""
         if self.pooled is None:
             return self.columns.refuses(plan)
         pooled = {table.name for table in plan.workload.tables if table.pooled}
@@ -137,13 +141,13 @@ class Thresholded:
 
     @property
     def saves_places(self) -> bool:
-        """Whether values with their places are shorter than all values; all cross without places if not (dense.py)."""
+        """Whether values with their places take fewer bytes than all values; if not, dense.py sends all values."""
         return isinstance(self.dense, float) and self.dense * (self.value_bytes + GAP_BYTES) < self.value_bytes
 
     def step_seconds(self, cluster: Cluster, numbers: int) -> tuple[float, float, float]:
-        """Seconds of a step for dense gradients: all on the links of a cluster, the share on them, and choosing it.
+        """Seconds of a step for dense gradients: all of them on the cluster's links, the share, and choosing it.
 
-        All of them take what any price of a job has them take; messages of a share go to each of W - 1 others.
+        The first is the price used everywhere else; the messages of a share are sent to each of W - 1 other ranks.
         """
         ring = gradients_s(numbers, cluster)
         sent = crossing_s(self.dense_bytes(cluster.world_size, numbers), cluster)
@@ -152,27 +156,27 @@ class Thresholded:
         return ring, sent, numbers * GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth
 
     def gain_s(self, cluster: Cluster, numbers: int) -> float:
-        """Seconds by which a step gets shorter where the share of so many dense gradients crosses; below 0: longer."""
+        """Seconds that a step saves if the share of this many dense gradients is sent; below 0, it gets longer."""
         before, after, work = self.step_seconds(cluster, numbers)
         return before - after - work
 
     def dense_bytes(self, ranks: int, numbers: int) -> float:
-        """Bytes that a rank sends of so many dense gradients in a step, where a share of them cross."""
+        """Bytes that a rank sends in a step for the share of this many dense gradients."""
         share = 1.0 if self.dense is None or self.dense == "auto" else self.dense
-        number = min(share * (self.value_bytes + GAP_BYTES), self.value_bytes)  # bytes that are sent for each there is
+        number = min(share * (self.value_bytes + GAP_BYTES), self.value_bytes)  # bytes sent per dense number
         return (ranks - 1) * number * numbers
 
     def codecs(self) -> Codecs | None:
-        """TorchRec's where all columns cross; they see no samples, and so choose none."""
+        """TorchRec's codecs if all columns are sent; else None, since codecs cannot choose columns of a sample."""
         return self.columns.codecs() if self.pooled is None else None
 
     @property
     def ladder(self) -> tuple[int, float, float]:
-        """Of a warm-up: steps of a window, the share by which the loss must fall in one, and by what it is divided."""
+        """Of a warm-up: steps of a window, the share by which its loss must fall, and the divisor of the share."""
         return WINDOW, LEVEL, RUNG
 
     def attach(self, model: Any) -> GradientHook | None:
-        """Send pooled embeddings by their largest columns, and sum dense gradients by a hook; nothing on one rank."""
+        """Send the largest columns of pooled embeddings, and sum dense gradients by a hook; nothing on one rank."""
         import torch.distributed as dist
 
         from recsmith.training.systems.thresholds.dense import DenseThresholds
@@ -182,7 +186,7 @@ class Thresholded:
             return None
         if self.pooled is not None and replace_pooled(model, self) == 0:
             raise UsageError("comms.pooled is given, and no table's pooled embeddings cross ranks; leave it out")
-        # auto is decided before a model is trained; where it is not trained, no gradients cross
+        # auto is decided before a model is trained; a model that is not trained sends no gradients
         return None if self.dense in (None, "auto") else DenseThresholds(self, model).hook()
 
 
