@@ -1,6 +1,7 @@
-"""Weights in two halves of 16 bits: lookups and products of bf16, updates exact in fp32 (docs/precision.md).
+"""Weights in two halves of 16 bits: lookups and products use bf16, updates are exact in fp32 (docs/precision.md).
 
-Kalamkar et al. (2020, arXiv 2005.04680). rows.py keeps tables so, dense.py dense layers; bfloat16.py rounds.
+Kalamkar et al. (2020, arXiv 2005.04680). rows.py stores tables in halves, dense.py does so for dense layers, and
+bfloat16.py rounds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,38 +30,38 @@ register("optimizer", "split", "recsmith.training.systems.halves.dense:SplitOpti
 register("optimizer", "master", "recsmith.training.systems.halves.dense:MasterOptimizer")
 register(ROWS, "split", "recsmith.training.systems.halves.rows:SplitRows")
 
-# Times what FBGEMM and PyTorch take in fp32 (benchmarks/precision.py): lookups and updates of tables in halves, in the
-# median of eight shapes of 16 to 128 columns and 1 to 24 tables, and updates of dense layers in halves or with a copy
-# in fp32.
+# Seconds relative to FBGEMM and PyTorch in fp32 (benchmarks/precision.py): lookups and updates of tables in halves, as
+# the median of eight shapes of 16 to 128 columns and 1 to 24 tables; and updates of dense layers in halves, or with a
+# copy in fp32.
 SPLIT_LOOKUPS, HALVES_UPDATES = 2.0, 4.0
-SPLIT_UNCOMPILED = 7.0  # of lookups, where the package was built without a C compiler
+SPLIT_UNCOMPILED = 7.0  # the same of lookups, if the package was built without a C compiler
 COMPILED = "training.systems.halves._halved_rows"
-IN_HALVES = ("split", "master")  # optimizers whose layers are bf16
+IN_HALVES = ("split", "master")  # optimizers that make dense layers bf16
 
 
 class Halves(System):
-    """Tables and dense layers in halves."""
+    """The system that stores tables (`rows: split`) and dense layers in halves."""
 
     key = "rows"
 
     def row_parts(self, run: "Run") -> Sequence["Part"]:
-        """Tables in halves."""
+        """Tables in halves, if the run has them."""
         from recsmith.training.systems.halves.parts import SplitHalves
 
         return (SplitHalves(),) if _rows(run) else ()
 
     def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
-        """Dense layers in halves."""
+        """Dense layers in halves, if the run has them."""
         from recsmith.training.systems.halves.parts import HalfLayers
 
         return (HalfLayers(run.optimizers.dense.name),) if _layers(run) else ()
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """No copies of tables, which would be updated in another way."""
+        """Forbid copies of tables on every rank, which would be updated by another optimizer."""
         return (NO_COPIES,) if _rows(run) else ()
 
     def change_step(self, run: "Run", plan: Plan, step: "JobStep", numbers: int) -> "JobStep":
-        """Kernels of ours take longer."""
+        """Multiply the seconds of lookups and of the dense optimizer, since these kernels are slower than fp32."""
         if _rows(run):
             step = replace(step, embeddings_s=step.embeddings_s + (lookups_factor() - 1) * lookups_s(plan))
         if _layers(run):
@@ -68,7 +69,7 @@ class Halves(System):
         return step
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """Tables in halves."""
+        """Offer tables in halves."""
         made = Switch(
             name="tables in halves", change="rows: split", settings=("rows=split",),
             quality="0.008 points of AUC less with dense layers in halves as well (five seeds)", page="precision.md",
@@ -76,15 +77,15 @@ class Halves(System):
         return (made,) if run.rows == "device" else ()
 
     def bytes_of_number(self, run: "Run") -> int | None:
-        """Of a weight of dense layers."""
+        """Bytes of a weight of dense layers: 2 in halves, else None."""
         return 2 if _layers(run) else None
 
     def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
-        """What is exported is fp32."""
+        """The run with tables in fp32, since exported weights are fp32."""
         return replace(run, rows="device") if _rows(run) else run
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """What halves take of memory and of a step."""
+        """Bytes that halves take in memory, and seconds that they take of a step."""
         return (
             *([SystemTold(key="rows", on=True, said=_said_of_rows(told.plan, told.step))] if _rows(run) else []),
             *([SystemTold(key="optimizers.dense", on=True, said=_said_of_layers(run, told.step, told.numbers))]
@@ -92,7 +93,7 @@ class Halves(System):
         )  # fmt: skip
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """How many bytes lookups read, and how long updates of dense layers took."""
+        """Bytes that lookups read, and seconds of updates of dense layers."""
         rows = {"rows": _brought_of_rows(job)} if _rows(job.run) else {}
         return {**rows, **self._brought_of_layers(job)}
 
@@ -111,7 +112,7 @@ class Halves(System):
 
 
 def lookups_factor() -> float:
-    """Times what FBGEMM takes in fp32, lookups and updates of tables in halves take."""
+    """Seconds of lookups and updates of tables in halves / seconds of FBGEMM in fp32."""
     return SPLIT_UNCOMPILED if compiled(COMPILED) is None else SPLIT_LOOKUPS
 
 
@@ -124,7 +125,7 @@ def _layers(run: "Run") -> bool:
 
 
 def _said_of_rows(plan: Plan, step: "JobStep | None") -> str:
-    """Whether halves pay comes first: they never shorten a step of CPUs, where they read less."""
+    """The line on tables in halves. Added time comes first: on CPUs they lengthen a step, though they read less."""
     weights, factor = sum(table.weight_bytes for table in plan.workload.tables), lookups_factor()
     more = (factor - 1) * lookups_s(plan)
     time = "" if step is None else (
@@ -139,7 +140,7 @@ def _said_of_rows(plan: Plan, step: "JobStep | None") -> str:
 
 
 def _brought_of_rows(job: "TrainingJob") -> str:
-    """What lookups of all ranks read in a step, and what that costs beside fp32. Called on every rank."""
+    """Bytes that lookups of all ranks read per step, and seconds added to fp32's. Every rank must call this."""
     from torch.distributed import ReduceOp
 
     from recsmith.training.job.job import over_ranks

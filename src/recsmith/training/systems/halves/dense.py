@@ -1,4 +1,4 @@
-"""Dense layers in bf16 that train in fp32: what rounding leaves out of a weight is kept beside it by the optimizer.
+"""Optimizers for dense layers in bf16 that train in fp32: they keep what rounding removes from each weight.
 
     optimizers: {dense: {name: split, arguments: {optimizer: adam}}}     # the lower half of each weight: 4 bytes in all
     optimizers: {dense: {name: master, arguments: {optimizer: adam}}}    # a master copy in fp32: 6 bytes in all
@@ -18,15 +18,15 @@ from recsmith.training.step_clock import Stopwatch
 from recsmith.training.systems.halves import IN_HALVES
 from recsmith.training.systems.halves.bfloat16 import ROUNDINGS, join, split
 
-LOWER, MASTER = "lower", "master"  # in the state of a parameter, and as attributes of one that has just been rounded
+LOWER, MASTER = "lower", "master"  # keys in a parameter's state; also attributes of a parameter that was just rounded
 
 
 class SplitOptimizer(torch.optim.Optimizer):
     """An optimizer of torch.optim on fp32 weights whose upper halves are the parameters, in bf16.
 
-    optimizer: of torch.optim, or yours. upper: nearest or truncated: which bf16 number stands for a weight. lower: keep
-    the lower halves; without them layers train in bf16 alone, which shows what they are good for; upper may be
-    stochastic then. arguments: of the optimizer.
+    optimizer: of torch.optim, or your own. upper: nearest or truncated: how a weight is rounded to bf16. lower: whether
+    to keep the lower halves. Without them layers train in bf16 alone, which shows what the lower halves contribute;
+    then upper may be stochastic too. arguments: of the optimizer.
     """
 
     def __init__(self, params: Any, lr: float, *, optimizer: str = "adam", upper: str = "nearest", lower: bool = True,
@@ -44,12 +44,12 @@ class SplitOptimizer(torch.optim.Optimizer):
         inner = [{**group, "params": [self._whole[each] for each in group["params"]]} for group in groups]
         self._steps = dense_class(optimizer)(inner, lr=lr, **arguments)
         for whole in self._whole.values():
-            whole.data = whole.data.new_empty(0)  # between steps
+            whole.data = whole.data.new_empty(0)  # holds no memory between steps
         self.took = Stopwatch()
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
-        """Join weights, take the optimizer's step in fp32, and round again."""
+        """Join weights, take the optimizer's step in fp32, and round the weights again."""
         del closure
         with self.took:
             self._step()
@@ -70,7 +70,7 @@ class SplitOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def prepare(parameters: list[nn.Parameter], arguments: dict[str, Any]) -> None:
-        """Make parameters bf16 before they are sharded."""
+        """Convert parameters to bf16 before they are sharded."""
         round_to_halves(parameters, arguments.get("upper", "nearest"))
 
     def joined(self, parameter: torch.Tensor) -> torch.Tensor:
@@ -80,11 +80,11 @@ class SplitOptimizer(torch.optim.Optimizer):
         lower = self.state[parameter].get(LOWER) if parameter in self.state else getattr(parameter, LOWER, None)
         if lower is None or not self._lower:
             return parameter.detach().float()
-        lower = lower.to(parameter.device)  # those of a start lie where the model was built
+        lower = lower.to(parameter.device)  # the first lower halves are still on the device where the model was built
         return join(parameter.detach(), lower, to_nearest=self._upper == "nearest")
 
     def _keep(self, parameter: torch.Tensor, weights: torch.Tensor) -> None:
-        """Round weights into the parameter, and what is left into its state."""
+        """Round weights into the parameter, and store the remainder in its state."""
         if not self._lower:
             parameter.copy_(ROUNDINGS[self._upper](weights))
             return
@@ -94,9 +94,9 @@ class SplitOptimizer(torch.optim.Optimizer):
 
 
 class MasterOptimizer(SplitOptimizer):
-    """An optimizer of torch.optim on master weights in fp32, of which the parameters are copies in bf16.
+    """An optimizer of torch.optim on master weights in fp32; the parameters are copies of them in bf16.
 
-    optimizer: of torch.optim, or yours. arguments: of it.
+    optimizer: of torch.optim, or your own. arguments: of that optimizer.
     """
 
     def __init__(self, params: Any, lr: float, *, optimizer: str = "adam", **arguments: Any) -> None:
@@ -104,12 +104,12 @@ class MasterOptimizer(SplitOptimizer):
 
     @staticmethod
     def prepare(parameters: list[nn.Parameter], arguments: dict[str, Any]) -> None:
-        """Make parameters bf16 before they are sharded."""
-        del arguments  # its copies are rounded to the nearest
+        """Convert parameters to bf16 before they are sharded."""
+        del arguments  # copies are always rounded to nearest
         round_to_halves(parameters, "nearest")
 
     def joined(self, parameter: torch.Tensor) -> torch.Tensor:
-        """The master weights of a parameter."""
+        """The master weights of a parameter, or its own weights in fp32 before the first step."""
         found = self.state[parameter].get(MASTER) if parameter in self.state else None
         return super().joined(parameter) if found is None else found
 
@@ -119,7 +119,7 @@ class MasterOptimizer(SplitOptimizer):
 
 
 def kept(state: dict[str, Any], name: str, values: torch.Tensor) -> None:
-    """Keep values in the state of a parameter: in the tensor that is there, which checkpoints load into."""
+    """Store values in a parameter's state; an existing tensor is overwritten, since checkpoints load into it."""
     if name in state:
         state[name].copy_(values)
     else:
@@ -127,7 +127,7 @@ def kept(state: dict[str, Any], name: str, values: torch.Tensor) -> None:
 
 
 def round_to_halves(parameters: list[nn.Parameter], upper: str) -> None:
-    """Make fp32 parameters bf16 in place, and remember the lower halves, which an optimizer starts from."""
+    """Round fp32 parameters to bf16 in place, and attach the lower halves, from which an optimizer starts."""
     for parameter in parameters:
         rounded, lower = split(parameter.detach(), to_nearest=upper != "truncated")
         parameter.data = rounded

@@ -1,4 +1,4 @@
-"""Weights in two halves of 16 bits, as parts of a run: what does not go with them; without torch."""
+"""What weights in two halves exclude: other parts of a run that cannot go with them; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
 
 @dataclass(frozen=True)
 class HalfLayers(RefusesNothing):
-    """Dense layers whose weights are bf16, by the optimizer that keeps the rest of them."""
+    """Dense layers with bf16 weights, by the optimizer that keeps the rest of each weight."""
 
     owns: ClassVar[Capabilities] = Capabilities({LAYERS, LAYER_WEIGHTS})
     needs: ClassVar[Capabilities] = Capabilities({BF16_PRODUCTS_NEEDED})
@@ -33,18 +33,18 @@ class HalfLayers(RefusesNothing):
 
     @property
     def label(self) -> str:
-        """Its key and name."""
+        """The setting's key and the optimizer's name."""
         return f"optimizers.dense.name: {self.name}"
 
     @property
     def stands(self) -> str:
-        """What becomes of weights."""
+        """What the optimizer does to weights, for errors."""
         return f"optimizers.dense.name {self.name} makes dense layers bf16"
 
 
 @dataclass(frozen=True)
 class SplitHalves:
-    """Tables whose weights lie in two halves of 16 bits."""
+    """Tables whose weights are stored in two halves of 16 bits."""
 
     owns: ClassVar[Capabilities] = Capabilities({ROWS})
     needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, BAGS, ON_CPU, ONE_PLACE})
@@ -56,7 +56,7 @@ class SplitHalves:
     label: str = "rows: split"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Optimizers that do not update in halves."""
+        """Refuse table optimizers that cannot update halves."""
         if isinstance(other, TableOptimizer) and other.name not in SPLIT_OPTIMIZERS:
             return f"rows: split has no form of {other.name}; use {' or '.join(SPLIT_OPTIMIZERS)}, or leave rows out"
         return None

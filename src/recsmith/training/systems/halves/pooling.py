@@ -1,9 +1,9 @@
-"""Lookups and updates of rows in halves: by compiled code (_halved_rows.c), or by PyTorch to the same bits.
+"""Lookups and updates of rows in halves, by compiled code (_halved_rows.c) or by PyTorch with the same bits.
 
-Compiled code pools upper halves as it reads them, and updates rows some at a time, which stay in the core's caches.
-Gradients of equal ids are summed in the order of ids in both, so that bits do not depend on how a sort breaks ties.
+Compiled code pools upper halves as it reads them, and updates some rows at a time, which stay in the core's caches.
+Both sum gradients of equal ids in the order of ids, so that the bits do not depend on how a sort breaks ties.
 
-B samples; F features of a table, which lie side by side; L ids, n distinct ones of a table
+B samples; F features of a table, in adjacent columns; L ids, n distinct ids of a table
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,18 +17,18 @@ from recsmith._compiled import call_compiled, compiled
 from recsmith.training.systems.halves import COMPILED
 from recsmith.training.systems.halves.bfloat16 import NAN
 
-# Numbers of gradients that are summed at once, and rows of which there are a multiple: PyTorch's operators then round
-# each number as they do in one call for all.
+# Gradient numbers that are summed at once, and the divisor of the number of rows: with it, PyTorch's operators round
+# each number as they do in one call for all rows.
 BLOCK, WHOLE = 1 << 16, 64
-LONGEST = 4096  # columns of a row that compiled code updates
+LONGEST = 4096  # columns of the longest row that compiled code updates
 _NONE = torch.zeros(0)
 
 
 class HalvedTables(Protocol):
-    """Tables whose rows lie in halves, as they are looked up here.
+    """Tables in halves, as PooledHalves reads them.
 
-    halves: of each table, (rows, 2 columns) of int16. features: of each table, how many. compiled: whether by compiled
-    code.
+    halves: of each table, (rows, 2 columns) of int16. features: the number of features of each table. compiled: whether
+    compiled code is used.
     """
 
     halves: Sequence[Tensor]
@@ -36,15 +36,15 @@ class HalvedTables(Protocol):
     compiled: bool
 
     def update(self, table: int, distinct: Tensor, gradient: Tensor) -> None:
-        """Take the gradients of distinct rows (n, columns)."""
+        """Update distinct rows by their gradients (n, columns)."""
         ...
 
 
 class _Bags(NamedTuple):
     """A table's bags in a batch.
 
-    ids: (L,). ends: of bags (F B + 1,). weights: of ids, or none. numbers: columns, samples, features, and the first
-    column of the table's among those of all.
+    ids: (L,). ends: of bags (F B + 1,). weights: of ids, or empty. numbers: columns, samples, features, and the first
+    column of the table in the pooled output.
     """
 
     ids: Tensor
@@ -57,19 +57,19 @@ class _Bags(NamedTuple):
 
 
 def kernels() -> Any:
-    """The compiled code; None where there is none."""
+    """The compiled code, or None if it was not built."""
     return compiled(COMPILED)
 
 
 class PooledHalves(torch.autograd.Function):
-    """Bags of upper halves as fp32, whose rows are updated when their gradient comes."""
+    """Pools upper halves to fp32, and updates rows when the gradient arrives."""
 
     @staticmethod
     def forward(
         ctx: Any, anchor: Tensor, tables: HalvedTables, ids: Tensor, ends: Tensor, weights: Tensor | None
     ) -> Tensor:
-        """Sums of bags (B, columns of all features). ends: (features B + 1,). weights: of ids."""
-        del anchor  # a parameter, whose gradient autograd goes backward for
+        """Sums of bags (B, columns of all features). ends: (features B + 1,). weights: of ids, or None."""
+        del anchor  # a parameter, so that autograd calls backward
         parts = list(_bags(tables, ids, ends, _NONE if weights is None else weights.float().contiguous()))
         samples, last = (len(ends) - 1) // sum(tables.features), parts[-1].numbers
         out = torch.empty(samples, last[3] + last[0] * last[2])
@@ -81,7 +81,7 @@ class PooledHalves(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Have `tables.update` take sums over equal ids."""
+        """Sum gradients of equal ids and pass them to `tables.update`."""
         tables, parts = ctx.of
         gradient = gradients[0].contiguous()
         summed = _summed_compiled if tables.compiled else _summed
@@ -113,7 +113,7 @@ def _pool(halves: Tensor, part: _Bags, out: Tensor) -> None:
 
 
 def upper_rows(halves: Tensor, distinct: Tensor) -> Tensor:
-    """The upper halves of some rows, widened to fp32 (n, columns)."""
+    """The upper halves of distinct rows, widened to fp32 (n, columns)."""
     return halves[:, : halves.shape[1] // 2].index_select(0, distinct).view(torch.bfloat16).float()
 
 
@@ -135,7 +135,7 @@ def _summed(part: _Bags, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _summed_compiled(part: _Bags, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The same, some rows at a time."""
+    """(distinct ids, sums of their gradients), some rows at a time."""
     count, columns, ids = len(part.ids), part.numbers[0], part.ids.numpy()
     order, places, distinct, begins = (np.empty(n, np.int64) for n in (2 * count, count, count, count + 1))
     numbers = part.in_c(gradient.shape[1])
@@ -150,21 +150,21 @@ def _summed_compiled(part: _Bags, gradient: Tensor) -> Iterator[tuple[Tensor, Te
 
 
 def joined(halves: Tensor, distinct: Tensor, *, to_nearest: bool) -> Tensor:
-    """Some rows as fp32 (n, columns)."""
+    """Distinct rows as fp32 (n, columns)."""
     rows = torch.empty(len(distinct), halves.shape[1] // 2)
     call_compiled(kernels().joined, (halves.numpy(), distinct.numpy(), rows.numpy(), _how(halves, to_nearest)))
     return rows
 
 
 def parted(halves: Tensor, distinct: Tensor, rows: Tensor, *, to_nearest: bool) -> None:
-    """Have halves keep fp32 rows (n, columns)."""
+    """Write fp32 rows (n, columns) into the halves of distinct rows."""
     call_compiled(kernels().parted, (halves.numpy(), distinct.numpy(), rows.numpy(), _how(halves, to_nearest)))
 
 
 def descended(
     halves: Tensor, distinct: Tensor, gradient: Tensor, deviation: Tensor, *, rate: float, to_nearest: bool
 ) -> None:
-    """Take a step of `rate` down a gradient (n, columns), each row of which is divided by its deviation (n,)."""
+    """Update distinct rows: subtract rate times gradient (n, columns), divided row by row by deviation (n,)."""
     arrays = halves.numpy(), distinct.numpy(), gradient.numpy(), deviation.numpy()
     call_compiled(kernels().descended, (*arrays, _how(halves, to_nearest), np.array([rate])))
 

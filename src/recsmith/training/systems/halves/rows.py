@@ -1,15 +1,16 @@
-"""Rows in two halves of 16 bits: lookups read the upper ones, which are bf16, and updates are exact in fp32, on CPU.
+"""Rows in two halves of 16 bits: lookups read the upper half, which is bf16; updates are exact in fp32, on CPU.
 
-Kalamkar et al. 2020 (split SGD, arXiv 2005.04680): the upper half of an fp32 weight is a bf16 weight, and what is left
-is needed by the optimizer alone. So lookups read half the bytes, no copy of the weights is kept, and nothing is lost.
+Kalamkar et al. 2020 (split SGD, arXiv 2005.04680): the upper half of an fp32 weight is a bf16 weight, and only the
+optimizer needs the lower half. So lookups read half the bytes, no copy of the weights is kept, and no precision is
+lost.
 
-A row keeps the place that it has in fp32: its upper halves come first, and its lower ones behind them. Whoever wants
-the weights themselves (checkpoints, exports) finds the rows joined in place, and the next lookup splits them again. So
-no byte is needed beside those of fp32, and checkpoints are those of any other job.
+A row keeps the memory that it has in fp32: its upper halves come first, then its lower halves. Before code reads the
+fp32 weights (checkpoints, exports), rows are joined in place, and the next lookup splits them again. So no more memory
+is needed than in fp32, and checkpoints are those of any other job.
 
 Compiled code (pooling.py) widens rows to fp32 as it pools them, sums gradients over equal ids, and updates joined rows
-as torch.optim.SGD and torchrec's RowWiseAdagrad do, so that the bits are those of these optimizers on an fp32 table
-whose gradients are summed in the order of ids. Where it was not built, PyTorch's operators do the same, to the bit.
+as torch.optim.SGD and torchrec's RowWiseAdagrad do. The bits are those of these optimizers on an fp32 table whose
+gradients are summed in the order of ids. If it was not built, PyTorch's operators give the same bits.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,12 +46,12 @@ from recsmith.training.systems.halves.pooling import (
     upper_rows,
 )
 
-BLOCK = 1 << 16  # weights that are split or joined at once: a megabyte and a half, before a step or behind it
+BLOCK = 1 << 16  # weights that are split or joined at once: about 1.5 MB of working memory, before or after a step
 
 
 @dataclass(frozen=True)
 class _OneTable:
-    """A table of several, as PooledHalves looks it up alone."""
+    """One of several tables, in the form that PooledHalves reads."""
 
     halves: list[torch.Tensor]
     compiled: bool
@@ -58,12 +59,12 @@ class _OneTable:
     features: tuple[int, ...] = (1,)
 
     def update(self, table: int, distinct: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Take the gradients of distinct rows."""
+        """Update distinct rows by their gradients."""
         self.updated(distinct, gradient)
 
 
 class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
-    """FBGEMM's tables on CPU, whose weights lie in halves while they train. rows, columns: of its tables' shards."""
+    """FBGEMM's tables on CPU, with weights in halves during training. rows, columns: of the shards of its tables."""
 
     def __init__(self, *, rows: list[int], columns: list[int], feature_table_map: list[int], upper: str, lower: bool,
                  **given: Any) -> None:  # fmt: skip
@@ -77,37 +78,37 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._in_halves = False
         self._columns = torch.tensor([columns[table] for table in feature_table_map])
         self.compiled = kernels() is not None
-        self.read_bytes = 0  # of weights of all ids, by lookups of training so far
+        self.read_bytes = 0  # bytes of weights read by lookups of training so far, for all ids
 
     def split_embedding_weights(self) -> list[torch.Tensor]:
-        """The tables in fp32, joined in place."""
+        """The weights of the tables in fp32, joined in place."""
         self.join()
         return self._weights
 
     def join(self) -> None:
-        """Have weights in fp32 where they lie."""
+        """Rebuild fp32 weights in place from their two 16-bit halves."""
         for weights, rows in self._blocks() if self._in_halves else ():
             weights.copy_(self._joined(rows))
         self._in_halves = False
 
     def _split(self) -> None:
-        """Have weights in halves where they lie."""
+        """Split fp32 weights in place into two 16-bit halves."""
         for weights, rows in self._blocks() if not self._in_halves else ():
             rows.copy_(self._in_parts(weights))
         self._in_halves = True
 
     def _blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Weights and halves, some rows at a time."""
+        """(weights, halves) of a block of rows at a time."""
         for weights, halves in zip(self._weights, self.halves, strict=True):
             count = max(1, BLOCK // weights.shape[1])
             yield from zip(weights.split(count), halves.split(count), strict=True)
 
     def _joined(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows of halves as fp32."""
+        """Convert rows of halves to fp32."""
         return join(*rows.chunk(2, 1), to_nearest=self._upper == "nearest")
 
     def _in_parts(self, weights: torch.Tensor) -> torch.Tensor:
-        """fp32 rows as rows of halves."""
+        """Convert fp32 rows to rows of halves."""
         if self._lower:
             upper, lower = split(weights, to_nearest=self._upper == "nearest")
         else:
@@ -116,7 +117,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor, per_sample_weights: torch.Tensor | None = None,
                 **named: Any) -> torch.Tensor:  # fmt: skip
-        """Pooled rows of all features (samples, columns of all features); of each id (ids, columns) without pooling."""
+        """Look up rows: pooled (samples, columns of all features), or of each id (ids, columns) without pooling."""
         if named.get("batch_size_per_feature_per_rank") is not None:
             raise UsageError("rows: split does not take features of other batch sizes (data.deduplicate); drop one")
         self._split()
@@ -137,12 +138,12 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         return self._over_counts(pooled, offsets) if self.pooling_mode == PoolingMode.MEAN else pooled
 
     def _over_counts(self, pooled: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-        """Means of bags in place of sums (samples, columns of all features)."""
+        """Turn sums of bags into means (samples, columns of all features)."""
         counts = offsets.diff().clamp(min=1).view(len(self._features), -1).T
         return pooled / counts.repeat_interleave(self._columns, 1)
 
     def _single(self, anchor: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> Iterator[torch.Tensor]:
-        """The row of each id of a table's features, which lie side by side (ids, columns), table by table."""
+        """The row of each id of a table's features (ids, columns), table by table."""
         first, samples = 0, (len(offsets) - 1) // len(self._features)
         for table, features in enumerate(self.features):
             here = indices[int(offsets[first * samples]) : int(offsets[(first + features) * samples])]
@@ -153,7 +154,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def _learned(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor,
                  weights: torch.Tensor) -> torch.Tensor:  # fmt: skip
-        """The bags of a table's features (samples, columns of its features), where weights of ids learn, too."""
+        """The bags of a table's features (samples, columns of its features), if weights of ids are learned too."""
         first, count = self._features.index(table), self.features[table]
         ends = offsets[first * samples : (first + count) * samples + 1]
         here = slice(int(ends[0]), int(ends[-1]))
@@ -167,11 +168,11 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         return pooled.view(count, samples, -1).transpose(0, 1).flatten(1)
 
     def rows_read(self, table: int, distinct: torch.Tensor) -> torch.Tensor:
-        """The upper halves of rows, widened to fp32."""
+        """The upper halves of distinct rows, widened to fp32."""
         return upper_rows(self.halves[table], distinct)
 
     def update(self, table: int, distinct: torch.Tensor, gradient: torch.Tensor) -> None:
-        """One step of the optimizer on distinct rows, in fp32 (gradient: of each, summed over equal ids)."""
+        """Take one step of the optimizer on distinct rows, in fp32. gradient: of each, summed over equal ids."""
         self._split()
         halves, to_nearest = self.halves[table], self._upper == "nearest"
         rate, compiled, deviation = self.get_learning_rate(), self.compiled and self._lower, None
@@ -197,7 +198,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
 
 
 class SplitBag(BatchedFusedEmbeddingBag):
-    """TorchRec's kernel of pooled tables, on SplitTables. upper, lower: as SplitRows has them."""
+    """TorchRec's kernel of pooled tables, on SplitTables. upper, lower: as in SplitRows."""
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
                  upper: str, lower: bool) -> None:  # fmt: skip
@@ -211,7 +212,7 @@ class SplitBag(BatchedFusedEmbeddingBag):
 
 
 class SplitSequence(BatchedFusedEmbedding):
-    """TorchRec's kernel of tables that are not pooled, on SplitTables. upper, lower: as SplitRows has them."""
+    """TorchRec's kernel of tables that are not pooled, on SplitTables. upper, lower: as in SplitRows."""
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, upper: str, lower: bool) -> None:
         super(BatchedFusedEmbedding, self).__init__(config, pg, device)
@@ -224,11 +225,11 @@ class SplitSequence(BatchedFusedEmbedding):
 
 
 class SplitRows(DeviceRows):
-    """Fused tables whose lookups read bf16 while they train in fp32; other parameters as they are.
+    """Fused tables whose lookups read bf16 while they train in fp32; other parameters are unchanged.
 
-    upper: nearest or truncated: which bf16 number stands for a weight. lower: keep the lower halves; without them
-    tables train in bf16 alone, which shows what they are good for and saves no memory here; upper may be stochastic
-    then.
+    upper: nearest or truncated: how a weight is rounded to bf16. lower: whether to keep the lower halves. Without them
+    tables train in bf16 alone, which shows what the lower halves contribute and saves no memory here; then upper may be
+    stochastic too.
 
     Raises:
         UsageError: upper is none of these.
@@ -242,7 +243,7 @@ class SplitRows(DeviceRows):
 
     @staticmethod
     def check_settings(*, upper: str = "nearest", lower: bool = True) -> None:
-        """UsageError for an upper half that there is not."""
+        """Raise UsageError if `upper` is not a rounding that goes with `lower`."""
         known = [name for name in ROUNDINGS if name != "stochastic" or not lower]
         if upper not in known:
             raise UsageError(f"rows.upper is {upper}, which lower: {str(lower).lower()} has not; {' or '.join(known)}")
@@ -250,23 +251,23 @@ class SplitRows(DeviceRows):
     @staticmethod
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, upper: str = "nearest",
                lower: bool = True) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """Halves for tables that FBGEMM would update in its backward pass, on CPU."""
+        """The kernel in halves, for tables that FBGEMM updates in its backward pass, on CPU; None for other tables."""
         SplitRows.check_settings(upper=upper, lower=lower)
         if device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
         return partial(SplitBag if pooled else SplitSequence, upper=upper, lower=lower)
 
     def shards(self) -> Iterator[NamedShard]:
-        """Whole weights, in fp32."""
+        """The shards with whole weights, in fp32."""
         self.flush()
         return super().shards()
 
     def flush(self) -> None:
-        """Join the halves, where whoever reads weights finds them."""
+        """Join the halves in place, for code that reads the weights."""
         for tables in self.tables:
             tables.join()
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights in fp32, and state."""
+        """Weights in fp32, and optimizer state."""
         self.flush()
         return super().state_dict()

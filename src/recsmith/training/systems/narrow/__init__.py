@@ -1,8 +1,9 @@
-"""Dense layers that multiply fewer units for a time, and end at their full size: `model.narrow` of a run.
+"""Dense layers that train only some of their units for a time, and end at full size: `model.narrow` of a run.
 
-Du et al. 2021 (arXiv 2105.01064): train some units of each layer, let the others return, and begin anew with another
-choice, so that most steps are cheap and no capacity is lost. settings.py says when; units.py, which units go together;
-layers.py parks them and lets them return; cost.py says what it saves, and deciding.py whether that pays.
+Du et al. 2021 (arXiv 2105.01064): train some units of each layer, let the others return, and repeat with another
+choice, so that most steps are cheap and no capacity is lost. settings.py says when, and units.py which units can be
+left out together. layers.py parks units and lets them return. cost.py predicts what that saves, and deciding.py decides
+whether it pays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Narrow(System):
-    """Dense layers that are narrow for a time."""
+    """The system that narrows dense layers for a time (`model.narrow`)."""
 
     key = "model.narrow"
     settings = NarrowSettings | Literal["auto"]
@@ -33,7 +34,7 @@ class Narrow(System):
     kept, state = "narrow", NarrowState
 
     def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
-        """The layers, and the optimizer by which parked units must stay as they are."""
+        """Narrowed layers, and the dense optimizer, which must leave parked units unchanged."""
         from recsmith.training.systems.narrow.parts import FewerUnits, LayerOptimizer, optimizer_to_park_under
 
         if run.model.narrow is None or (run.model.narrow == "auto" and not undecided):
@@ -42,7 +43,7 @@ class Narrow(System):
         return (FewerUnits(), *(() if optimizer is None else (LayerOptimizer(*optimizer),)))
 
     def switches(self, run: "Run") -> Sequence[Switch]:
-        """Layers that are narrow for a time, by the default settings."""
+        """Offer narrow layers with the default settings."""
         made = Switch(
             name="narrow dense layers", change="model.narrow: {}", settings=("model.narrow={}",),
             quality="0.0009 ± 0.0011 of AUC on MovieLens (five seeds)", page="narrow.md",
@@ -50,11 +51,11 @@ class Narrow(System):
         return (made,) if run.model.narrow is None else ()
 
     def needs_step(self, run: "Run") -> bool:
-        """Where it is asked for."""
+        """Whether the run asks for narrow layers."""
         return run.model.narrow is not None
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """Which layers, and whether they are narrow at all where the run says auto."""
+        """Decide whether layers are narrow, if the run says auto, and predict the step with them."""
         if made.run.model.narrow is None:
             return made
         from recsmith.training.systems.narrow.deciding import with_narrow
@@ -63,13 +64,13 @@ class Narrow(System):
         return replace(made, run=run, step=step).telling(self.key, run.model.narrow is not None, lines)
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
-        """The layers that narrow."""
+        """The layers of the model that narrow."""
         from recsmith.training.systems.narrow.layers import narrowed_layers
 
         return None if run.model.narrow is None else narrowed_layers(model, run.model.narrow)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """What narrow steps took beside whole ones."""
+        """Seconds of narrow steps, compared with whole ones."""
         from recsmith.training.systems.narrow.layers import NarrowedLayers
 
         layers = attached_in(job, self.kept, NarrowedLayers)

@@ -1,4 +1,4 @@
-"""What narrow layers save, before anything is trained, and whether that pays; without torch.
+"""What narrow layers are predicted to save, and whether that pays; without torch.
 
 W ranks, B samples of a rank and step
 """
@@ -16,20 +16,20 @@ from recsmith.prediction.speeds import bf16_layers_s, layers_s
 from recsmith.training.systems.narrow.settings import NarrowSettings, Units
 from recsmith.units import format_size, format_time
 
-# Of a step on one core, for each number: the zeros that a gradient of full size begins with; a weight that is taken,
-# and its gradient put back (benchmarks/narrow.py rates); on several ranks also zeros that are copied to buckets, and
-# gloo's work on the same core (docs/narrow.md).
+# Seconds of a step on one core, for each number: zeros with which a gradient of full size begins; taking a weight, and
+# putting its gradient back (benchmarks/narrow.py rates). On several ranks also copying zeros to buckets, and gloo's
+# work on the same core (docs/narrow.md).
 ZERO_S, TAKEN_S, BUCKET_S = 0.4e-9, 3.5e-9, 3.6e-9
 
 
 @record
 class NarrowCost:
-    """A step in each kind of phase.
+    """The cost of a dense and of a narrow step.
 
-    dense_s, narrow_s: predicted, or None. embeddings_s: of that, of tables and what they send. narrow_steps: share of
-    all steps.
-    operations: of a mean step's linear layers, of those of a dense one. sent_bytes: of dense gradients that a rank
-    sends.
+    dense_s, narrow_s: predicted, or None. embeddings_s: the part of them for tables and their communication.
+    narrow_steps: share of all steps that are narrow.
+    operations: operations of linear layers in an average step / those in a dense step. sent_bytes: of dense gradients
+    that a rank sends.
     """
 
     dense_s: float | None
@@ -41,7 +41,7 @@ class NarrowCost:
 
     @property
     def saved(self) -> float:
-        """The share of a mean step that is saved, where steps are predicted."""
+        """The share of an average step that is saved; 0 if steps are not predicted."""
         if self.narrow_s is None or self.dense_s is None:
             return 0.0
         return self.narrow_steps * (1 - self.narrow_s / self.dense_s)
@@ -52,19 +52,19 @@ def narrow_cost(
     dense: Sequence[Sequence[int]], plan: Plan, step: JobStep | None, steps: int | None,
     sent_bytes: float | None = None, rows: Mapping[tuple[int, int], float] | None = None, *, bf16: bool = False,
 ) -> NarrowCost:  # fmt: skip
-    """What a job's steps cost under a plan.
+    """The cost of a job's steps under a plan.
 
     Args:
         settings: when layers are narrow.
-        units: those that are left out together.
-        shapes: (outputs, inputs) of the layers that make or read them, by name.
+        units: groups of units that are left out together.
+        shapes: (outputs, inputs) of the layers that make or read the units, by name.
         dense: shapes of all dense parameters.
         plan: of the tables.
-        step: of the job without them; None where it is not predicted.
-        steps: of the job.
-        sent_bytes: of dense gradients that a rank sends; None: all, by a ring.
-        rows: that layers of a shape (outputs, inputs) multiply of a sample, such as its positions; 1 of others.
-        bf16: products are of bf16.
+        step: of the job without narrow layers; None if it is not predicted.
+        steps: the number of steps of the job.
+        sent_bytes: of dense gradients that a rank sends; None: all, by a ring all-reduce.
+        rows: rows per sample that layers of a shape (outputs, inputs) multiply, such as positions; 1 for other shapes.
+        bf16: whether products are computed in bf16.
 
     Raises what NarrowSettings.phases raises.
     """
@@ -96,14 +96,14 @@ def narrow_cost(
 
 
 def _layers_s(shapes: Mapping[str, tuple[int, int]], many: Mapping[str, float], batch: int, bf16: bool) -> float:
-    """Seconds of layers, those that multiply as many rows together."""
+    """Seconds of all layers; layers that multiply equally many rows are priced together."""
     alike = {rows: [shape for name, shape in shapes.items() if many[name] == rows] for rows in many.values()}
     found = sum(layers_s(each, max(1, round(batch * rows))) for rows, each in alike.items())
     return bf16_layers_s(found, list(shapes.values())) if bf16 else found
 
 
 def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) -> str:
-    """What is said of a cost. thresholded: whether a part of the gradients crosses ranks alone."""
+    """The line on a cost. thresholded: whether only a share of the gradients crosses ranks."""
     time = (
         f"a dense step is predicted {format_time(cost.dense_s)}, a narrow one {format_time(cost.narrow_s)}, so that a "
         f"mean step saves {cost.saved:.0%}"
@@ -119,7 +119,7 @@ def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) 
 
 
 def why_not(cost: NarrowCost, gain: float) -> str | None:
-    """Why `auto` leaves narrow layers out; None where they pay. gain: the share that they save of a step as told."""
+    """Why `auto` leaves narrow layers out; None if they pay. gain: the predicted share of a step that they save."""
     if cost.dense_s is None or cost.embeddings_s is None:
         return "nothing was measured on GPUs"
     if pays(gain):

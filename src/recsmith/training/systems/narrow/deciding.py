@@ -1,4 +1,4 @@
-"""Whether a run's dense layers are narrow for a time, and lines that say what that costs and brings."""
+"""Whether a run's dense layers are narrow for a time, and lines on what that costs and saves."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,10 +22,10 @@ AUTO = "auto"
 
 
 def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], JobStep | None]:
-    """The run with model.narrow decided, lines on what it brings, and the predicted step with it.
+    """The run with model.narrow decided, lines on what it saves, and the predicted step with it.
 
     Raises:
-        UsageError: the model has nothing that could be narrow, or a phase would be too short.
+        UsageError: the model has no layer that could be narrow, or a phase would be too short.
     """
     run, before, model = open_run.run, open_run.before, open_run.parts.task.model
     wanted = run.model.narrow
@@ -54,7 +54,7 @@ def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], JobStep | None]:
 
 
 def _narrowed(step: JobStep | None, saved: float) -> JobStep | None:
-    """A predicted step that is a share shorter in the mean of a job, by its layers."""
+    """The predicted step with shorter layers. saved: share of the step that is saved on average over a job."""
     return step and replace(step, layers_s=max(0.0, step.layers_s - saved * step.step_s))
 
 
@@ -63,7 +63,7 @@ def _with(run: Run, narrow: Any) -> Run:
 
 
 def _priced(open_run: OpenRun, settings: NarrowSettings) -> tuple[NarrowCost, bool]:
-    """(what narrow layers cost and bring, whether a part of their gradients crosses ranks alone)."""
+    """(cost and saving of narrow layers, whether only a share of their gradients crosses ranks)."""
     parts, plan = open_run.parts, open_run.priced
     model = parts.task.model
     check_units(model)
@@ -82,13 +82,13 @@ def _priced(open_run: OpenRun, settings: NarrowSettings) -> tuple[NarrowCost, bo
 
 
 def _rows_of_products(open_run: OpenRun) -> dict[tuple[int, int], float]:
-    """Rows that layers of a model of histories multiply of a sample, by their shape; nothing of other models."""
+    """Rows per sample that layers of a model of histories multiply, by layer shape; empty for other models."""
     work = history_work(open_run.run, open_run.priced, open_run.lengths)
     return {} if work is None else {(outward, inward): rows for rows, outward, inward in work.products}
 
 
 def check_units(model: nn.Module) -> None:
-    """UsageError where no layer of a model has hidden units that could be left out."""
+    """Raise UsageError if no layer of a model has hidden units that could be left out."""
     linear = [name for name, each in model.named_modules() if isinstance(each, nn.Linear)]
     if not linear:
         raise UsageError("model.narrow is given, and the model has no linear layer; leave it out")

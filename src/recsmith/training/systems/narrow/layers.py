@@ -1,7 +1,7 @@
-"""Linear layers that multiply some of their units, and what happens to the others: parking, and coming back.
+"""Linear layers that multiply only some of their units; the other units are parked and return later.
 
-A unit that is parked keeps the weights that lead to it. Those that lead from it become zero, so a whole model and its
-narrowed one compute the same, checkpoints are those of the whole model, and a unit that comes back changes no output.
+A parked unit keeps its incoming weights. Its outgoing weights become zero. So a whole model and its narrowed form
+compute the same, checkpoints are those of the whole model, and a unit that returns changes no output.
 
 U units of a layer, K of them kept; o outputs and i inputs of a layer
 """
@@ -22,25 +22,25 @@ from recsmith.training.systems.narrow.settings import LEAST_UNITS, NarrowSetting
 from recsmith.training.systems.narrow.units import units_of
 from recsmith.units import format_time
 
-KEPT = 1000  # steps of a kind, the newest, whose median is told
-SUM = "sum"  # Adagrad's, which no step makes smaller
-SQUARES = (SUM, "exp_avg_sq", "max_exp_avg_sq", "square_avg")  # by whose roots optimizers divide
+KEPT = 1000  # newest steps of each kind whose median is reported
+SUM = "sum"  # Adagrad's state, which no step makes smaller
+SQUARES = (SUM, "exp_avg_sq", "max_exp_avg_sq", "square_avg")  # states by whose square roots optimizers divide
 
 
 class NarrowedLinear(nn.Linear):
-    """A linear layer with all weights (o, i), of which it multiplies those of some rows and columns."""
+    """A linear layer with all weights (o, i), of which only some rows and columns are multiplied."""
 
     def __init__(self, layer: nn.Linear) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.weight = layer.weight
         self.register_parameter("bias", cast(Any, layer.bias))
-        self.rows: torch.Tensor | None = None  # units of its own that are kept; None: all
-        self.columns: torch.Tensor | None = None  # units that it reads
-        self._places: torch.Tensor | None = None  # of the weights that are multiplied, in the flat weight
+        self.rows: torch.Tensor | None = None  # its own units that are kept; None: all
+        self.columns: torch.Tensor | None = None  # its inputs that are kept; None: all
+        self._places: torch.Tensor | None = None  # indices of the multiplied weights in the flat weight
 
     def narrow(self) -> None:
-        """Multiply rows and columns as they are set from here on."""
+        """Apply the current `rows` and `columns` to the following steps."""
         if self.rows is None and self.columns is None:
             self._places = None
             return
@@ -61,7 +61,7 @@ class NarrowedLinear(nn.Linear):
 
 
 class _Taken(torch.autograd.Function):
-    """Weights at some places; the gradient of all others is zero."""
+    """Takes weights by flat index; the gradient of all other weights is zero."""
 
     @staticmethod
     def forward(ctx: Any, weight: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -87,7 +87,7 @@ class NarrowedLayers:
         self._last: float | None = None  # when the newest step began
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Begin a job of so many steps, or go on where a checkpoint says that it was.
+        """Begin a job of this many steps, or continue from a checkpoint.
 
         Raises:
             UsageError: a phase would be too short.
@@ -107,12 +107,12 @@ class NarrowedLayers:
         self._put([torch.tensor(each, dtype=torch.int64) for each in state.kept])
 
     def to_raw(self) -> Raw:
-        """What a checkpoint keeps (NarrowState)."""
+        """The state that a checkpoint keeps (NarrowState)."""
         kept = None if self.kept is None else tuple(tuple(each.tolist()) for each in self.kept)
         return encode(NarrowState(steps=self.steps, kept=kept))
 
     def before_step(self, job: Any) -> None:
-        """Narrow, or be whole again, where a phase of a TrainingJob begins; and say so."""
+        """Narrow the layers, or make them whole, if a phase of a TrainingJob begins; and log it."""
         step = job.progress.step
         self._note(STEPS.now())
         done = self.before(step, job.sharded)
@@ -121,9 +121,9 @@ class NarrowedLayers:
             job.log.say({"note": f"step {step:,}: {done}"})
 
     def before(self, step: int, job: Any) -> str | None:
-        """Narrow, or be whole again, where a phase begins after `step` steps; what was done, for people.
+        """Narrow the layers, or make them whole, if a phase begins after `step` steps. Returns a line on it, or None.
 
-        job: the ShardedJob, whose optimizer and residuals follow.
+        job: the ShardedJob, whose optimizer state and residuals are changed too.
         """
         phase = next((each for each in self.phases if each.first <= step < each.end), self.phases[-1])
         if phase.narrow == (self.kept is not None):
@@ -140,7 +140,7 @@ class NarrowedLayers:
         return f"narrow: {sizes} units train {last}" if phase.narrow else f"narrow: all units train {last}"
 
     def _note(self, now: float) -> None:
-        """A step begins: the one before is over."""
+        """Record the seconds of the last step, since the next one begins."""
         if self._last is not None:
             narrow = self.kept is not None
             self.took[narrow].append(now - self._last)
@@ -148,7 +148,7 @@ class NarrowedLayers:
         self._last = now
 
     def brought_line(self) -> str | None:
-        """What narrow steps took beside whole ones; None where one kind had no step."""
+        """Seconds of narrow and of whole steps, as a line; None if there were no steps of one kind."""
         if len(self.counts) < 2:
             return None
         usual, before = median(self.took[True]), median(self.took[False])
@@ -159,7 +159,7 @@ class NarrowedLayers:
         )
 
     def _chosen(self) -> list[torch.Tensor]:
-        """The units of largest importance: the product of the norms of weights that lead to them and from them."""
+        """Choose the most important units of each group: by norm of incoming weights x norm of outgoing weights."""
         found: list[torch.Tensor] = []
         for units in self.units:
             into = self.layers[units.made_by].weight.norm(dim=1)
@@ -182,7 +182,7 @@ class NarrowedLayers:
             layer.narrow()
 
     def _park(self, job: Any) -> None:
-        """Weights from parked units become zero, and so do moments and residuals of all that is parked."""
+        """Set outgoing weights of parked units to zero, and moments and residuals of all parked weights."""
         states, hook = _states(job), _residuals(job)
         for layer, parameter, trains in self._trained():
             if parameter is layer.weight and layer.columns is not None:
@@ -194,9 +194,9 @@ class NarrowedLayers:
                 hook[parameter][~trains.flatten()] = 0
 
     def _come_back(self, job: Any) -> None:
-        """Squares of gradients, zero or old while units were parked, become the median of those that trained.
+        """Set second moments of returning weights, zero or outdated while parked, to the median of trained weights.
 
-        A first step that is divided by the root of almost nothing would be several times as long as any other.
+        Otherwise their first step would be divided by the root of almost nothing, and be several times too long.
         """
         states = _states(job)
         for _, parameter, trains in self._trained():
@@ -205,7 +205,7 @@ class NarrowedLayers:
                     values[~trains] = values[trains].median()
 
     def _trained(self) -> Iterator[tuple[NarrowedLinear, torch.Tensor, torch.Tensor]]:
-        """(layer, parameter, which of its numbers train) of all layers."""
+        """(layer, parameter, mask of its numbers that train) of all layers."""
         for layer in self.layers.values():
             rows = torch.ones(layer.out_features, dtype=torch.bool, device=layer.weight.device)
             columns = torch.ones(layer.in_features, dtype=torch.bool, device=layer.weight.device)
@@ -219,7 +219,7 @@ class NarrowedLayers:
 
 
 def narrowed_layers(model: nn.Module, settings: object) -> NarrowedLayers | None:
-    """The layers of a model that narrow, as a run's model.narrow says; None where it does not, or auto left it out."""
+    """The layers of a model that narrow; None if no layer can, or `auto` left model.narrow out."""
     if not isinstance(settings, NarrowSettings):
         return None
     units = [each for each in units_of(model) if each.width >= LEAST_UNITS]
@@ -231,7 +231,7 @@ def _names(units: Sequence[Units]) -> list[str]:
 
 
 def _replaced(model: nn.Module, name: str) -> NarrowedLinear:
-    """The layer of a name, which a narrowed one of the same weights stands for from here on."""
+    """Replace the named layer of a model by a narrowed layer with the same weights."""
     made = NarrowedLinear(cast(nn.Linear, model.get_submodule(name)))
     model.set_submodule(name, made)
     return made
@@ -245,11 +245,11 @@ def _parked(kept: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def _states(job: Any) -> dict[Any, dict[str, Any]]:
-    """What the optimizer of dense layers keeps, by parameter."""
+    """The state of the dense optimizer, by parameter."""
     return dict(dict(job.optimizer.optimizers)["dense"].state)
 
 
 def _residuals(job: Any) -> dict[Any, torch.Tensor]:
-    """What this rank has not sent yet of gradients, flat, where the largest alone cross ranks."""
+    """This rank's unsent gradients, flat, by parameter, if only the largest cross ranks; else empty."""
     left = {} if job.hook is None else {name: state.left for name, state in job.hook.of.items()}
     return {each: left[name] for name, each in job.model.named_parameters() if name in left}

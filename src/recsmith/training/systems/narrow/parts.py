@@ -1,4 +1,4 @@
-"""Dense layers that are narrow for a time, as a part of a run: what does not go with them; without torch."""
+"""What narrow dense layers exclude: other parts of a run that cannot go with them; without torch."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,20 +8,20 @@ from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.seams.capabilities import LAYERS, Capabilities, RefusesNothing
 
-ADAMW_DECAY = 0.01  # of torch.optim.AdamW, where it is given none
-PARKING = ("sgd", "adam", "adamw", "adagrad", "rmsprop")  # without a gradient and moments they leave a weight alone
+ADAMW_DECAY = 0.01  # the default weight_decay of torch.optim.AdamW
+PARKING = ("sgd", "adam", "adamw", "adagrad", "rmsprop")  # without gradient and moments they change no weight
 
 
 @dataclass(frozen=True)
 class LayerOptimizer(RefusesNothing):
-    """An optimizer of torch.optim, or of yours, for dense layers, and whether weights decay by themselves."""
+    """The optimizer of dense layers, from torch.optim or your own, and its weight decay."""
 
     name: str
     weight_decay: float = 0.0
 
     @property
     def label(self) -> str:
-        """Its key and name."""
+        """The setting's key, the optimizer's name and its weight decay."""
         decays = f", weight_decay {self.weight_decay:g}" if self.weight_decay else ""
         return f"optimizers.dense.name: {self.name}{decays}"
 
@@ -35,7 +35,7 @@ class FewerUnits:
     label: str = "model.narrow"
 
     def refuses(self, other: Any, /) -> str | None:
-        """What moves weights that have no gradient."""
+        """Refuse optimizers that may change weights that have no gradient."""
         if isinstance(other, LayerOptimizer) and other.weight_decay:
             return (
                 f"optimizers.dense has weight_decay {other.weight_decay:g}, which would shrink the weights of units "
@@ -50,7 +50,7 @@ class FewerUnits:
 
 
 def optimizer_to_park_under(dense: DenseOptimizer) -> tuple[str, float] | None:
-    """(name, weight decay) of an optimizer of torch.optim, or of yours, for dense layers; None of one of a system."""
+    """(name, weight decay) of the dense optimizer, from torch.optim or your own; None if a system provides it."""
     if {dense.name, (dense.arguments or {}).get("optimizer")} & {*known(KIND)}:
         return None
     decay = (dense.arguments or {}).get("weight_decay", ADAMW_DECAY if dense.name.lower() == "adamw" else 0.0)

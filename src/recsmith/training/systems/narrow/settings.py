@@ -1,4 +1,4 @@
-"""When dense layers are narrow, and how many of their units then stay; without torch."""
+"""When dense layers are narrow, and how many of their units are then kept; without torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from itertools import pairwise
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules, outside
 
-MOST_CYCLES = 10_000  # each is two phases, which are listed
-LEAST_STEPS = 10  # of a phase: fewer teach the units that are chosen nothing
-LEAST_UNITS = 64  # of a layer that is narrowed: the products of a smaller one are no large part of any step
-TOGETHER = 8  # units are kept by eights: what vector units of CPUs and GPUs take at once
+MOST_CYCLES = 10_000  # each has two phases, and all phases are kept in a list
+LEAST_STEPS = 10  # least steps of a phase; in fewer, the chosen units learn nothing
+LEAST_UNITS = 64  # least units of a narrowed layer; products of smaller layers are no large part of any step
+TOGETHER = 8  # units are kept in multiples of 8, as vector units of CPUs and GPUs need
 
 
 @noun
 class NarrowSettings:
-    """Steps in which dense layers multiply some of their units only.
+    """Steps in which dense layers multiply only some of their units.
 
-    keep: share of the units of a layer that stay. cycles: how often units are chosen. dense_at_start: share of each
-    cycle in which all units train first, so that there is something to choose by. dense_at_end: share of all steps in
-    which all units train at the end; 0 leaves the last choice for good.
+    keep: share of the units of a layer that are kept. cycles: how often units are chosen. dense_at_start: share of each
+    cycle in which all units train first, so that the choice has a basis. dense_at_end: share of all steps, at the end,
+    in which all units train; 0 makes the last choice permanent.
     """
 
     keep: float = 0.35
@@ -40,10 +40,10 @@ class NarrowSettings:
         )
 
     def phases(self, steps: int | None) -> tuple["NarrowPhase", ...]:
-        """The phases of so many steps, in their order.
+        """The phases of a job of this many steps, in order.
 
         Raises:
-            UsageError: nobody says how many steps there are, or a phase would be shorter than LEAST_STEPS.
+            UsageError: the number of steps is unknown, or a phase would be shorter than LEAST_STEPS.
         """
         if steps is None:
             raise UsageError("model.narrow shares a job's steps out, and nobody knows how many it has; give `steps`")
@@ -64,13 +64,13 @@ class NarrowSettings:
         return made
 
     def kept(self, width: int) -> int:
-        """How many of a layer's units stay."""
+        """How many of a layer's `width` units are kept."""
         return min(width, max(TOGETHER, round(width * self.keep / TOGETHER) * TOGETHER))
 
 
 @dataclass(frozen=True)
 class NarrowPhase:
-    """Steps of one kind: those after `first`, up to `end`."""
+    """A phase: the steps after `first`, up to `end`, all narrow or all dense."""
 
     first: int
     end: int
@@ -78,19 +78,19 @@ class NarrowPhase:
 
     @property
     def steps(self) -> int:
-        """How many."""
+        """The number of steps."""
         return self.end - self.first
 
 
 @noun
 class NarrowState:
-    """What a checkpoint keeps: the steps that are shared out, and the units of each group that train, if not all do."""
+    """What a checkpoint keeps: the job's number of steps, and the units of each group that train, if not all do."""
 
     steps: int
     kept: tuple[tuple[int, ...], ...] | None = None
 
     def fits(self, sizes: Sequence[tuple[int, int]]) -> bool:
-        """Whether it is of groups of these sizes (units, units kept)."""
+        """Whether this state is of groups of these sizes (units, units kept)."""
         kept = self.kept or ()
         return len(kept) == len(sizes) and all(
             list(each) == sorted({number for number in each if 0 <= number < width}) and len(each) == left
@@ -100,9 +100,9 @@ class NarrowState:
 
 @dataclass(frozen=True)
 class Units:
-    """Hidden units that one linear layer makes and others read; all of them can be left out together.
+    """Hidden units that one linear layer makes and other linear layers read; any of them can be left out.
 
-    width: how many. made_by, read_by: names of linear layers in the model.
+    width: the number of units. made_by, read_by: names of linear layers in the model.
     """
 
     width: int

@@ -1,7 +1,7 @@
-"""Which hidden units of a model can be left out together, found by following its code (torch.fx).
+"""Which hidden units of a model can be left out together, found by tracing its code (torch.fx).
 
-Units can go where one linear layer makes them, each of them passes activations alone, and linear layers alone read
-them. Whatever else looks at them, such as a concatenation, a norm or a sum of two layers, keeps them whole.
+Units can be left out if one linear layer makes them, they pass only elementwise activations, and only linear layers
+read them. If any other code reads them, such as a concatenation, a norm or a sum of two layers, all of them are kept.
 """
 
 from collections import Counter
@@ -28,27 +28,27 @@ MODULES = (
 
 
 def units_of(model: nn.Module) -> list[Units]:
-    """The hidden units of a model that can be left out, layer by layer. Code that fx cannot follow has none."""
+    """The hidden units of a model that can be left out, layer by layer; none in code that fx cannot trace."""
     owned = Counter(id(each) for _, each in model.named_parameters(remove_duplicate=False))
     return [each for prefix, part, graph in _graphs(model) for each in _in_graph(prefix, part, graph, owned)]
 
 
 def _graphs(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module, fx.Graph]]:
-    """(prefix of its names, module, its code) of the outermost modules whose code can be followed."""
+    """(prefix of names, module, traced graph) of the outermost modules that can be traced."""
     if isinstance(module, TABLES) or not any(isinstance(each, nn.Linear) for each in module.modules()):
         return
     try:
         yield prefix, module, _Tracer().trace(module)
-    except Exception:  # whatever the model's own code raises when it meets a symbol in place of a batch
+    except Exception:  # whatever the model's own code raises when it gets a symbol instead of a batch
         for name, child in module.named_children():
             yield from _graphs(child, f"{prefix}{name}.")
 
 
 class _Tracer(fx.Tracer):
-    """Takes tables and PyTorch's own modules whole."""
+    """A tracer that treats tables and PyTorch's own modules as leaves."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Whether a module's code is not looked into."""
+        """Whether a module is a leaf, whose code is not traced."""
         return isinstance(m, TABLES) or super().is_leaf_module(m, module_qualified_name)
 
 
@@ -70,7 +70,7 @@ def _in_graph(prefix: str, module: nn.Module, graph: fx.Graph, owned: Counter[in
 
 
 def _linear(node: fx.Node, modules: dict[str, Any]) -> bool:
-    """Whether a node calls a linear layer of PyTorch's, which nobody listens to or makes the weights of."""
+    """Whether a node calls PyTorch's nn.Linear, without hooks or parametrized weights."""
     layer = modules[str(node.target)] if node.op == "call_module" else None
     if type(layer) is not nn.Linear:
         return False
@@ -78,7 +78,7 @@ def _linear(node: fx.Node, modules: dict[str, Any]) -> bool:
 
 
 def _readers(node: fx.Node, modules: dict[str, Any]) -> list[fx.Node] | None:
-    """The calls of linear layers that read what a node makes; None where something else does."""
+    """The calls of linear layers that read a node's output; None if anything else reads it."""
     found: list[fx.Node] = []
     for user in sorted(node.users, key=attrgetter("name")):
         if user.all_input_nodes != [node]:
@@ -93,7 +93,7 @@ def _readers(node: fx.Node, modules: dict[str, Any]) -> list[fx.Node] | None:
 
 
 def _by_itself(node: fx.Node, modules: dict[str, Any]) -> bool:
-    """Whether a node makes each number of the one that stood there before."""
+    """Whether a node is elementwise."""
     if node.op == "call_module":
         module = modules[str(node.target)]
         return isinstance(module, MODULES) or (isinstance(module, nn.PReLU) and module.num_parameters == 1)

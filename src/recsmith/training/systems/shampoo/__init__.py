@@ -1,7 +1,7 @@
 """Distributed Shampoo for dense layers (Shi et al. 2023, arXiv 2309.06497): docs/optimizers.md.
 
-blocks.py cuts layers into blocks and gives them owners, cost.py says what that costs and whether it pays, without
-torch; optimizer.py is the optimizer.
+blocks.py divides layers into blocks and assigns them to ranks, and cost.py predicts what Shampoo costs and whether that
+pays, both without torch. optimizer.py is the optimizer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ register(PREDICTED, "shampoo", "recsmith.training.systems.shampoo.cost:predicted
 
 @dataclass(frozen=True)
 class FactoredLayers(RefusesNothing):
-    """Dense layers by Shampoo, which keeps statistics of their rows and columns, and takes roots of them in fp32."""
+    """Dense layers trained by Shampoo, which keeps statistics of their rows and columns and computes roots in fp32."""
 
     owns: ClassVar[Capabilities] = Capabilities({LAYERS})
     needs: ClassVar[Capabilities] = Capabilities({MATRICES, FP32_WEIGHTS})
@@ -40,17 +40,17 @@ class FactoredLayers(RefusesNothing):
 
     @property
     def label(self) -> str:
-        """Its key and name, which may be auto."""
+        """The setting's key, and the optimizer's name as the run gives it, which may be auto."""
         return f"optimizers.dense.name: {self.name}"
 
 
 class Shampoo(System):
-    """Dense layers by Shampoo, where `optimizers.dense` names it, or is auto and it costs little."""
+    """The system that trains dense layers by Shampoo, if a run names it, or says auto and it costs little."""
 
     key = "optimizers.dense"
 
     def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
-        """The layers, where Shampoo trains them, also below an optimizer that wraps it."""
+        """The layers that Shampoo trains, alone or inside an optimizer that wraps it."""
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
 
         dense = run.optimizers.dense
@@ -60,13 +60,13 @@ class Shampoo(System):
         return (FactoredLayers(AUTO),) if undecided and dense.name == AUTO else ()
 
     def needs_step(self, run: "Run") -> bool:
-        """Where it is named, or may be taken."""
+        """Whether the run names Shampoo, or says auto."""
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
 
         return run.optimizers.dense.name in (AUTO, SHAMPOO)
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """Take it or leave it; the optimizer of a checkpoint stays, which has its state."""
+        """Decide whether to use Shampoo. With auto, the optimizer of a checkpoint is kept, since its state is there."""
         from recsmith.adapters.topology import device_type
         from recsmith.training.run.refusals import placed_parts, refusals
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO, optimizer_decided
@@ -85,7 +85,7 @@ class Shampoo(System):
         return replace(made, run=_with(run, decided), step=step).telling(self.key, decided.name == SHAMPOO, told)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """How long a step of the optimizer took."""
+        """Seconds of an update, compared with the prediction."""
         from recsmith.training.optimizers.dense import inner_optimizer
         from recsmith.training.systems.shampoo.cost import SHAMPOO, brought_line
 

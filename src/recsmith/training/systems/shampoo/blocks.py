@@ -1,4 +1,4 @@
-"""Dense layers cut into blocks, and which rank owns which: what Shampoo keeps factors of; without torch.
+"""The blocks of dense layers for which Shampoo keeps factors, and the rank that owns each; without torch.
 
 m rows and n columns of a block, W ranks
 """
@@ -14,18 +14,19 @@ from recsmith.errors import check_rules, too_small
 
 ADAM, ADAGRAD = "adam", "adagrad"
 GRAFTED = (ADAM, ADAGRAD)
-EIGH_FLOPS = 20  # times d^3 of an eigendecomposition and of the root from it: LAPACK's syevd, and a product
+EIGH_FLOPS = 20  # x d^3: operations of an eigendecomposition (LAPACK's syevd) and of the root from it
 
 
 @noun
 class ShampooSettings:
-    """Settings of Shampoo, in the words of Meta's package where it has one.
+    """Settings of Shampoo, named as in Meta's package where it has them.
 
-    max_preconditioner_dim: rows and columns of a block at most. precondition_frequency: steps between two computations
-    of roots; the first one begins preconditioning, and the grafted method takes the steps before it.
-    statistics_frequency: steps between two gradients that statistics see. grafting: adam or adagrad, whose step gives a
-    block's step its length. decay: of statistics at each of these; none: 1 (they are summed) for adagrad, beta2 for
-    adam. beta1, beta2: of adam. eps: of the grafted method. matrix_eps: where statistics start, on their diagonal.
+    max_preconditioner_dim: the largest number of rows and of columns of a block. precondition_frequency: steps between
+    two computations of roots. Preconditioning begins with the first of them; before it, steps are those of the grafted
+    method. statistics_frequency: steps between two gradients that enter the statistics. grafting: adam or adagrad,
+    whose step gives a block's step its length. decay: factor of the statistics at each of these gradients; none: 1
+    (gradients are summed) for adagrad, beta2 for adam. beta1, beta2: of adam. eps: of the grafted method. matrix_eps:
+    initial value on the diagonal of the statistics.
     """
 
     max_preconditioner_dim: int = 256  # measured: 512 costs twice as much of a step (docs/optimizers.md)
@@ -59,20 +60,20 @@ class ShampooSettings:
 
     @classmethod
     def of(cls, arguments: dict[str, Any]) -> "ShampooSettings":
-        """Those that a run gives as optimizers.dense.arguments; UsageError for one that is unknown or out of range."""
+        """The settings in optimizers.dense.arguments of a run. Raises UsageError if one is unknown or out of range."""
         return cls(**checked(cls, arguments, "optimizers.dense.arguments"))
 
     @property
     def kept(self) -> float:
-        """What is kept of statistics when a gradient is added to them."""
+        """The factor by which statistics are multiplied when a gradient is added."""
         return self.decay or (self.beta2 if self.grafting == ADAM else 1.0)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows and columns of a parameter that is seen as a matrix, which one rank owns.
+    """Some rows and columns of a parameter seen as a matrix, owned by one rank.
 
-    A vector is one row, and has no factors: its step is the grafted method's.
+    A vector is one row and has no factors: its step is that of the grafted method.
     """
 
     parameter: int
@@ -82,27 +83,27 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns (m, n)."""
+        """The numbers of rows and columns (m, n)."""
         return self.rows[1] - self.rows[0], self.columns[1] - self.columns[0]
 
     @property
     def numbers(self) -> int:
-        """Of its weights."""
+        """The number of weights."""
         return prod(self.shape)
 
     @property
     def name(self) -> str:
-        """By which state is kept: where it begins in its parameter."""
+        """The name in the optimizer's state: the row and column where the block begins."""
         return f"{self.rows[0]}_{self.columns[0]}"
 
     def state_bytes(self, grafting: str) -> int:
-        """fp32: two factors and two roots, and one or two numbers a weight for the grafted method."""
+        """Bytes of state in fp32: two factors, two roots, and one or two numbers per weight for the grafted method."""
         m, n = self.shape
         factors = 2 * (m * m + n * n) if self.factored else 0
         return 4 * (factors + self.numbers * (2 if grafting == ADAM else 1) + 1)
 
     def step_flops(self, settings: ShampooSettings) -> float:
-        """Floating point operations of a step, those of statistics and roots spread over the steps between them."""
+        """Floating point operations per step, with statistics and roots averaged over the steps between them."""
         if not self.factored:
             return 0.0
         m, n = self.shape
@@ -112,7 +113,7 @@ class Block:
 
 
 def blocks_of(shapes: Sequence[Sequence[int]], most: int) -> list[Block]:
-    """Parameters cut into blocks of at most `most` rows and columns; dimensions after the first are one."""
+    """Cut parameters into blocks of at most `most` rows and columns. Dimensions after the first are flattened."""
     made: list[Block] = []
     for number, shape in enumerate(shapes):
         m, n = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
@@ -127,7 +128,7 @@ def blocks_of(shapes: Sequence[Sequence[int]], most: int) -> list[Block]:
 
 
 def state_of_ranks(settings: ShampooSettings, shapes: Sequence[Sequence[int]], ranks: int) -> list[int]:
-    """Bytes that each rank keeps of the blocks that it owns."""
+    """Bytes of state on each rank, for the blocks that it owns."""
     blocks = blocks_of(shapes, settings.max_preconditioner_dim)
     kept = [0] * ranks
     for block, owner in zip(blocks, owners(blocks, ranks, settings), strict=True):
@@ -136,9 +137,10 @@ def state_of_ranks(settings: ShampooSettings, shapes: Sequence[Sequence[int]], r
 
 
 def owners(blocks: Sequence[Block], ranks: int, settings: ShampooSettings) -> list[int]:
-    """The rank that owns each block: the one with the least work so far, largest blocks first; the same on all ranks.
+    """The rank that owns each block, by greedy assignment, largest blocks first; the same on all ranks.
 
-    Shi et al. 2023 (arXiv 2309.06497), section 4.1, by memory; here by operations and then by state.
+    Each block is assigned to the rank with the least work so far. Shi et al. 2023 (arXiv 2309.06497), section 4.1,
+    measure work by memory; here it is operations, then bytes of state.
     """
     load = [(0.0, 0)] * ranks
     found = [0] * len(blocks)

@@ -1,4 +1,4 @@
-"""What Shampoo costs a step, before anything is trained, and whether that pays; without torch.
+"""What Shampoo is predicted to cost per step, and whether that pays; without torch.
 
 W ranks
 """
@@ -16,8 +16,8 @@ from recsmith.training.systems.shampoo.blocks import ShampooSettings, blocks_of,
 from recsmith.units import format_size, format_time
 
 AUTO, SHAMPOO = "auto", "shampoo"
-MOST = 0.1  # of the predicted step: what auto lets Shampoo cost
-CPU_BLOCK_S = 6e-5  # of a block beside its products: a dozen operators of PyTorch (benchmarks/optimizers.py rates)
+MOST = 0.1  # largest share of the predicted step that auto lets Shampoo cost
+CPU_BLOCK_S = 6e-5  # seconds per block besides its products: a dozen PyTorch operators (benchmarks/optimizers.py rates)
 NUMBER_BYTES = 4
 Shapes = Sequence[Sequence[int]]
 
@@ -26,9 +26,9 @@ Shapes = Sequence[Sequence[int]]
 class OptimizerCost:
     """What an optimizer of dense layers adds to a step.
 
-    flops: of the rank that does most. sent_bytes: of the others' directions, that each rank receives. state_bytes: of
-    the rank that keeps most. seconds: of a step; None where no figure says how fast products are. share: of the
-    predicted step without it.
+    flops: of the rank that computes most. sent_bytes: bytes of directions that each rank receives from the others.
+    state_bytes: of the rank that keeps most. seconds: added to a step; None if the speed of products was not measured.
+    share: seconds / the predicted step without them.
     """
 
     flops: float
@@ -39,7 +39,7 @@ class OptimizerCost:
 
 
 def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> OptimizerCost:
-    """What Shampoo costs in a job on a cluster. shapes: of all dense parameters. step_s: of a step without it."""
+    """The cost of Shampoo in a job. shapes: of all dense parameters. step_s: seconds of a step without Shampoo."""
     ranks = cluster.world_size
     blocks = blocks_of(shapes, settings.max_preconditioner_dim)
     owned = owners(blocks, ranks, settings)
@@ -61,10 +61,9 @@ def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, st
 def optimizer_decided(
     optimizer: DenseOptimizer, shapes: Shapes, plan: Plan, step: JobStep | None, *, refused: str | None = None
 ) -> tuple[DenseOptimizer, list[str], float]:
-    """The optimizer of dense layers of a run, lines on what Shampoo costs and if auto takes it, and what it adds.
+    """The dense optimizer of a run, lines on the cost of Shampoo and the choice of auto, and seconds added to a step.
 
-    step: of the job without it; None where it is not predicted. refused: why the run cannot have it. What it adds to a
-    step is in seconds.
+    step: of the job without Shampoo; None if it is not predicted. refused: why the run cannot have Shampoo, or None.
     """
     if optimizer.name not in (AUTO, SHAMPOO):
         return optimizer, [], 0.0
@@ -84,7 +83,7 @@ def optimizer_decided(
 
 
 def cost_line(cost: OptimizerCost) -> str:
-    """What is said of a cost."""
+    """The line on a cost."""
     time = (
         f"{cost.flops / 1e9:.3g} GFLOP"
         if cost.seconds is None or cost.share is None
@@ -95,12 +94,12 @@ def cost_line(cost: OptimizerCost) -> str:
 
 
 def brought_line(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> str:
-    """How long its steps took, beside what was told of them. step_s: of this rank's, in the mean."""
+    """Seconds of an update, compared with the prediction. step_s: this rank's mean seconds of an update."""
     cost = shampoo_cost(settings, shapes, cluster, step_s)
     told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} more than {settings.grafting} were told"
     return f"shampoo: its update took {format_time(step_s)} of a step{told}"
 
 
 def predicted_line(shapes: Shapes, cluster: Cluster, step_s: float) -> str:
-    """What is said of Shampoo, as it is by default, beside a predicted step without it."""
+    """The line on Shampoo's cost with default settings, for a predicted step without it."""
     return cost_line(shampoo_cost(ShampooSettings(), shapes, cluster, step_s))

@@ -1,11 +1,11 @@
-"""Distributed Shampoo for dense layers: gradients between the inverse roots of their second moments, rows and columns.
+"""Distributed Shampoo for dense layers: gradients times inverse roots of their second moments, on both sides.
 
     optimizers: {dense: {name: shampoo, learning_rate: 0.001}}
 
-Shi et al. 2023 (arXiv 2309.06497): a layer is cut into blocks; of a block with gradient G (m, n) are kept
-L = sum G G^T (m, m) and R = sum G^T G (n, n), and it moves along L^(-1/4) G R^(-1/4), as far as the grafted method
-(Adam or Adagrad) would move it. Every rank owns some blocks, keeps their state and computes their directions, which
-all ranks then gather.
+Shi et al. 2023 (arXiv 2309.06497): a layer is cut into blocks. For a block with gradient G (m, n), the statistics L =
+sum G G^T (m, m) and R = sum G^T G (n, n) are kept. The block moves in the direction L^(-1/4) G R^(-1/4), as far as the
+grafted method (Adam or Adagrad) would move it. Every rank owns some blocks, keeps their state and computes their
+directions, which all ranks then gather.
 
 m rows and n columns of a block, W ranks
 """
@@ -24,10 +24,10 @@ from recsmith.training.systems.shampoo.blocks import ADAM, Block, ShampooSetting
 class ShampooOptimizer(torch.optim.Optimizer):
     """Shampoo on blocks that ranks own.
 
-    params: fp32 parameters. lr: the learning rate; that of the grafted method serves. settings: of ShampooSettings.
+    params: fp32 parameters. lr: the learning rate, as for the grafted method. settings: of ShampooSettings.
 
     Raises:
-        UsageError: a setting is out of its range, or a parameter is not fp32 (or fp64).
+        UsageError: a setting is out of range, or a parameter is not fp32 (or fp64).
     """
 
     described_by = (ShampooSettings,)
@@ -50,12 +50,12 @@ class ShampooOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def state_of_ranks(shapes: Any, ranks: int, arguments: Any) -> list[int]:
-        """Bytes that each rank keeps of layers of these shapes, which no small weight can tell."""
+        """Bytes of state on each rank for layers of these shapes, exact because they depend on the shape."""
         return state_of_ranks(ShampooSettings.of(arguments), shapes, ranks)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
-        """Compute the directions of the blocks of this rank, gather those of the others, and move."""
+        """Compute the directions of this rank's blocks, gather those of other ranks, and update all parameters."""
         del closure
         with self.took:
             self._step()
@@ -72,7 +72,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
         return [number for number, owner in enumerate(self._owners) if owner == rank]
 
     def _state(self, block: Block) -> dict[str, torch.Tensor]:
-        """The state of a block of this rank by its own names; in checkpoints they follow the name of the block."""
+        """The state of one of this rank's blocks, by name. In checkpoints, these names follow the name of the block."""
         parameter = self._parameters[block.parameter]
         kept, place = self.state[parameter], f"{block.name}."
         if f"{place}step" not in kept:
@@ -87,9 +87,9 @@ class ShampooOptimizer(torch.optim.Optimizer):
         return {name.removeprefix(place): each for name, each in kept.items() if name.startswith(place)}
 
     def _direction(self, block: Block) -> torch.Tensor:
-        """Where a block of this rank moves, before the learning rate (m, n); its state learns of the gradient."""
+        """The direction (m, n) of one of this rank's blocks, before the learning rate; updates the block's state."""
         state, gradient = self._state(block), self._parameters[block.parameter].grad
-        if gradient is None:  # a layer that took no part in the loss rests
+        if gradient is None:  # a layer without a gradient is not changed
             return torch.zeros(block.shape, dtype=state["second"].dtype, device=state["second"].device)
         gradient = _part(gradient.contiguous(), block)
         state["step"] += 1
@@ -112,7 +112,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
         return direction.mul_(grafted.norm() / (direction.norm() + 1e-16))
 
     def _grafted(self, state: Any, gradient: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(what is preconditioned, the step of the grafted method), both (m, n)."""
+        """(the numbers to precondition, the step of the grafted method), both (m, n)."""
         settings = self.settings
         if settings.grafting != ADAM:
             state["second"].addcmul_(gradient, gradient)
@@ -123,7 +123,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
         return mean, mean / ((state["second"] / (1 - settings.beta2**step)).sqrt() + settings.eps)
 
     def _gathered(self, found: dict[int, torch.Tensor]) -> Iterator[tuple[int, torch.Tensor]]:
-        """(number of a block, its direction) of all ranks: each sends its own as one message, padded to the longest."""
+        """(block number, direction) from all ranks. Each rank sends one message, padded to the longest."""
         if self._ranks == 1:
             yield from found.items()
             return
@@ -144,10 +144,10 @@ class ShampooOptimizer(torch.optim.Optimizer):
 
 
 def inverse_fourth_root(factor: torch.Tensor) -> torch.Tensor | None:
-    """factor^(-1/4) of a symmetric positive semidefinite matrix (d, d); None where its numbers are not finite.
+    """factor^(-1/4) of a symmetric positive semidefinite matrix (d, d); None if the matrix has non-finite numbers.
 
-    Eigenvalues below what its precision can tell from 0 count as that. Training goes on with the root before where
-    there is none: a gradient that was not finite shows in the loss of the next step, and the guard of losses tells it.
+    Eigenvalues below the matrix's precision are raised to it. If the result is None, training continues with the
+    previous root: a non-finite gradient shows in the loss of the next step, where the guard of losses reports it.
     """
     if not bool(torch.isfinite(factor).all()):
         return None

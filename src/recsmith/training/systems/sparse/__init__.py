@@ -1,6 +1,6 @@
-"""Sparse copies of a trained model, and copies that stay fresh while it goes on learning (docs/daily.md).
+"""Sparse copies of a trained model, made once or refreshed while the model keeps learning (docs/daily.md).
 
-sparsify.py makes one, watcher.py makes one between periods of a stream.
+sparsify.py makes a sparse copy, and watcher.py makes one between the periods of a stream.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ register(WATCHER, SPARSE_COPY, "recsmith.training.systems.sparse.watcher:SparseC
 
 
 class Sparse(System):
-    """A sparse copy between periods."""
+    """The system that makes sparse copies of a model between periods (watcher `sparse_copy`)."""
 
     key = "watchers"
     cards: ClassVar[Mapping[str, Any]] = {"sparse": Sparsified}
 
     def check(self, run: "Run", *, launched: bool) -> None:
-        """Refuse settings out of their ranges, and a run without periods."""
+        """Refuse invalid settings of the watcher, and a run without periods."""
         for watcher in run.watchers:
             if parsed(watcher, "watchers")[0] != SPARSE_COPY:
                 continue

@@ -1,4 +1,4 @@
-"""`recsmith sparse`."""
+"""The command `recsmith sparse`."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ from recsmith.cli.train import show_made
 def sparse_command(
     run: str, data: str | None, test: str | None, output: str | None, force: bool, format_: str, **settings: Any
 ) -> None:
-    """Make a sparse copy of the model that a run left in RUN, and export it beside the whole one.
+    """Make a sparse copy of the model that a run left in RUN, and export it next to the whole model.
 
-    Weights go by one threshold over all linear layers; those that are left are tuned. Tables stay as they are. The
-    copy is loaded and served as any model is (docs/narrow.md).
+    One threshold over all linear layers decides which weights become zero; the remaining weights are tuned. Tables are
+    not changed. The copy is loaded and served like any model (docs/narrow.md).
 
     \b
     recsmith sparse runs/first --share 0.8

@@ -1,4 +1,4 @@
-"""How a sparse copy of a trained model is made, and what its card says of that; without torch."""
+"""The settings of a sparse copy of a trained model, and what its card says of it; without torch."""
 
 from recsmith._types import noun
 from recsmith.errors import check_rules, too_small
@@ -8,9 +8,10 @@ from recsmith.errors import check_rules, too_small
 class SparsitySettings:
     """How a sparse copy of a trained model is made.
 
-    share: of the weights of linear layers that become zero. masks: steps in which a mask learns which, at most. steps:
-    in which the weights that are left are tuned. batch_size: samples of a step. learning_rate: of Adam, which tunes.
-    samples: that are read at most, from the first. per_layer: the same share of each layer, to compare.
+    share: share of the weights of linear layers that become zero. masks: most steps in which a mask learns which
+    weights to keep. steps: steps in which the remaining weights are tuned. batch_size: samples of a step.
+    learning_rate: of Adam, for tuning. samples: most samples that are read, from the first on. per_layer: whether each
+    layer loses the same share, to compare.
     """
 
     share: float = 0.8
@@ -34,11 +35,11 @@ class SparsitySettings:
 
 @noun
 class Sparsified:
-    """What became of a model's linear layers.
+    """The linear layers of a sparse copy.
 
-    settings: as they were given. samples: that were read. layers: share of zeros of each, by name. weights, zeros: of
-    all of them. loss_full, loss: mean log loss on the samples, of the whole model and of its copy. corrupt: samples
-    beside them that were left out.
+    settings: as they were given. samples: number of samples that were read. layers: share of zeros of each layer, by
+    name. weights, zeros: numbers over all layers. loss_full, loss: mean log loss on the samples, of the whole model and
+    of its copy. corrupt: number of corrupt samples that were skipped.
     """
 
     settings: SparsitySettings

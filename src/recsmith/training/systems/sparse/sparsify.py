@@ -1,14 +1,14 @@
-"""A sparse copy of a trained model: most weights of its linear layers are zero, the others are tuned; tables stay.
+"""A sparse copy of a trained model: most weights of its linear layers become zero, and the remaining ones are tuned.
 
     recsmith sparse runs/first --share 0.8
 
-What tables give is looked up once and kept; masks and tuning see dense layers alone.
+Tables are not changed. Their vectors are looked up once and kept; masks and tuning use dense layers alone.
 
-Which weights stay: Ye et al. 2020, "Adaptive Dense-to-Sparse Paradigm for Pruning Online Recommendation System with
-Non-Stationary Data" (arXiv 2010.08655) learn the share of each layer, and join several measures, for each alone fails
-somewhere. Here one threshold for all layers is laid on a weight's size; its size times its gradient; and a mask that is
-learned, with a price on what it keeps that rises until as much is gone as should be. Size and gradient are in units of
-their layer's mean.
+Which weights are kept: Ye et al. 2020, "Adaptive Dense-to-Sparse Paradigm for Pruning Online Recommendation System with
+Non-Stationary Data" (arXiv 2010.08655), learn the share of each layer, and combine several measures, since each alone
+fails on some model. Here one threshold for all layers is applied to a sum of three scores: the size of a weight; size
+times gradient; and a mask. The mask is learned with a price on the weights that it keeps, which rises until the wanted
+share is gone. Size and gradient are divided by their layer's mean.
 """
 
 import math
@@ -45,11 +45,11 @@ from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 from recsmith.training.systems.sparse.settings import Sparsified, SparsitySettings
 
-LEAST = 0.02  # of a layer's weights that are kept in any case: a layer without any would pass nothing on
-MASK_RATE = 0.05  # of the steps of Adam that move a mask: 20 of them take it from 1 to 0
-DEARER = 1.3  # times the price of a kept weight, after each step that leaves too many
+LEAST = 0.02  # least share of a layer's weights that is kept: a layer of zeros would pass nothing on
+MASK_RATE = 0.05  # learning rate of Adam for masks: 20 steps move a mask from 1 to 0
+DEARER = 1.3  # factor of the price of a kept weight, after each step that keeps too many
 FIRST = 0.1  # share of weights whose gradient the first price outweighs
-GONE = 0.5  # below which a mask has let go of a weight
+GONE = 0.5  # a mask below this drops its weight
 Weights = Mapping[str, torch.Tensor]
 Losses = Callable[[Mapping[str, torch.Tensor], Any], torch.Tensor]
 
@@ -58,16 +58,16 @@ def masks_of(
     weights: Weights, others: Weights, losses: Losses, parts: Sequence[Any], *, share: float, steps: int,
     per_layer: bool = False,
 ) -> dict[str, torch.Tensor]:  # fmt: skip
-    """True where a weight is kept, by layer.
+    """Choose the weights to keep: by layer, True if a weight is kept.
 
     Args:
         weights: of linear layers, by name.
         others: all other parameters, by name.
-        losses: of the samples of a part, under parameters by name.
+        losses: returns the losses of a part's samples, given parameters by name.
         parts: of the data.
-        share: of weights that go.
-        steps: of the learned mask, at most; 0 leaves it out.
-        per_layer: the same share of each layer.
+        share: the share of weights that become zero.
+        steps: most steps of the learned mask; 0 omits it.
+        per_layer: whether each layer loses the same share.
     """
     moved = _moved(weights, others, losses, parts)
     learned = _learned(weights, others, losses, parts, moved, share, steps) if steps else {}
@@ -87,12 +87,12 @@ def masks_of(
 
 
 def _left(count: int, share: float) -> int:
-    """How many of some weights are kept where a share goes."""
+    """The number of weights that remain if a share of `count` becomes zero."""
     return count - round(share * count)
 
 
 def _largest(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """True at the largest scores, so many of them; of equal ones the first."""
+    """True for the `count` largest scores; ties are broken by position."""
     kept = torch.zeros(scores.numel(), dtype=torch.bool, device=scores.device)
     kept[scores.flatten().argsort(descending=True, stable=True)[:count]] = True
     return kept.view_as(scores)
@@ -103,7 +103,7 @@ def _in_means(scores: torch.Tensor) -> torch.Tensor:
 
 
 def _moved(weights: Weights, others: Weights, losses: Losses, parts: Sequence[Any]) -> dict[str, torch.Tensor]:
-    """How much the loss would change without a weight, to the first order: the mean of |weight times gradient|."""
+    """First-order change of the loss if a weight becomes zero: the mean of |weight times gradient| over parts."""
     total = {name: torch.zeros_like(each) for name, each in weights.items()}
     for part in parts:
         given = {name: each.detach().requires_grad_() for name, each in weights.items()}
@@ -116,7 +116,7 @@ def _moved(weights: Weights, others: Weights, losses: Losses, parts: Sequence[An
 def _learned(
     weights: Weights, others: Weights, losses: Losses, parts: Sequence[Any], moved: Weights, share: float, steps: int
 ) -> dict[str, torch.Tensor]:
-    """A mask (0..1) of each layer, learned under a price on what it keeps, which rises until the share is gone."""
+    """A mask (0..1) for each layer, learned with a price on kept weights, which rises until the share is gone."""
     masks = {name: torch.ones_like(each, requires_grad=True) for name, each in weights.items()}
     adam = torch.optim.Adam(list(masks.values()), lr=MASK_RATE)
     every = torch.cat([each.flatten() for each in moved.values()])
@@ -134,8 +134,8 @@ def _learned(
     return {name: each.detach().clamp(0, 1) for name, each in masks.items()}
 
 
-SPARSE = "sparse"  # the folder beside `model`
-LOOKED_AT = 16  # batches whose gradients count
+SPARSE = "sparse"  # the folder next to `model`
+LOOKED_AT = 16  # batches whose gradients are used for the choice
 Say = Callable[[str], object]
 Masks = dict[str, torch.Tensor]
 
@@ -144,23 +144,23 @@ def sparsify(
     folder: Source, data: Any = None, *, settings: SparsitySettings | None = None, test: Any = None,
     output: Source | None = None, force: bool = False, on_progress: Say | None = None,
 ) -> tuple[Sparsified, dict[str, Scores]]:  # fmt: skip
-    """Make a sparse copy of the model in a run's folder, and export it beside the whole one.
+    """Make a sparse copy of the model in a run's folder, and export it next to the whole model.
 
     Args:
-        folder: of the run, whose `model` stays as it is.
-        data: a path or a spec, to choose and tune weights by; None: what the run was trained on.
-        settings: which share of weights goes, and how the others are tuned.
-        test: data that both models are scored on.
-        output: folder of the copy; none: `sparse` in the folder of the run.
+        folder: of the run, whose `model` is not changed.
+        data: a path or a spec, to choose and tune weights by; None: the data that the run was trained on.
+        settings: the share of weights that become zero, and how the others are tuned.
+        test: data on which both models are scored.
+        output: folder of the copy; None: `sparse` in the folder of the run.
         force: replace a folder there that holds something else.
-        on_progress: hears of lines.
+        on_progress: called with each line of progress.
 
     Returns:
-        (what became of the layers, scores on `test` of the `full` and of the `sparse` model).
+        (the layers of the copy, scores on `test` of the `full` and of the `sparse` model).
 
     Raises:
-        UsageError: the folder holds no trained model; the model has no linear layers; data of another schema, or
-            without samples; the output is the model, or something else. Nothing is written then.
+        UsageError: the folder holds no trained model; the model has no linear layers; the data has another schema or no
+            samples; or the output is the model, or something else. In these cases nothing is written.
     """
     settings, say = settings or SparsitySettings(), on_progress or (lambda _: None)
     model = trained_model(folder)
@@ -197,7 +197,7 @@ def sparsify(
 
 
 def _data_of_run(model: Path) -> Any:
-    """What the run of a model was trained on; UsageError where it lies in no run's folder."""
+    """The training data of a model's run. Raises UsageError if the model is not in a run's folder."""
     file = model.parent / "run.json"
     if not file.exists():
         raise UsageError(f"'{model}' lies in no run's folder, whose data could be taken; give --data")
@@ -205,7 +205,7 @@ def _data_of_run(model: Path) -> Any:
 
 
 def looked_up(predictor: Predictor, batches: Iterator[Batch], where: str) -> list[CachedBatch]:
-    """Batches with what the tables give for them; UsageError where there is no sample."""
+    """Batches with their looked-up table vectors. Raises UsageError if there is no sample."""
     tables, found = CachedTables(predictor.task), list[CachedBatch]()
     for batch in batches:
         if len(batch):
@@ -220,7 +220,7 @@ def looked_up(predictor: Predictor, batches: Iterator[Batch], where: str) -> lis
 
 @dataclass
 class DenseCopy:
-    """The dense layers of a model in memory, which change in place, and samples that they see. Tables stay."""
+    """The dense layers of a model, which are changed in place, and samples for them. Tables are not changed."""
 
     predictor: Predictor
     parts: Sequence[CachedBatch]
@@ -236,21 +236,21 @@ class DenseCopy:
 
     @property
     def samples(self) -> int:
-        """How many there are."""
+        """The number of samples."""
         return sum(each.samples for each in self.parts)
 
     @property
     def corrupt(self) -> int:
-        """How many were left out beside them, of batches that have others."""
+        """The number of corrupt samples that were skipped, in batches that have other samples."""
         return sum(each.batch.place.samples.corrupt for each in self.parts)
 
     @property
     def count(self) -> int:
-        """Weights of linear layers."""
+        """The number of weights of linear layers."""
         return sum(each.numel() for each in self.weights.values())
 
     def masked(self, settings: SparsitySettings) -> Masks:
-        """Which weights are kept; the others become zero."""
+        """Choose the weights to keep, and set the others to zero."""
         others = {name: each.detach() for name, each in self.parameters.items() if name not in self.weights}
         masks = masks_of(
             {name: each.detach() for name, each in self.weights.items()}, others, self.tables.losses,
@@ -260,7 +260,7 @@ class DenseCopy:
         return masks
 
     def tune(self, masks: Masks, settings: SparsitySettings) -> None:
-        """Steps of Adam on all dense parameters, in which weights that are zero stay so."""
+        """Tune all dense parameters by steps of Adam; weights that are zero stay zero."""
         adam = torch.optim.Adam(list(self.parameters.values()), lr=settings.learning_rate)
         turns = (part for _ in range(1 + settings.steps // len(self.parts)) for part in self.parts)
         for part in islice(turns, settings.steps):
@@ -282,7 +282,7 @@ class DenseCopy:
         return sum(sums) / self.samples
 
     def told(self, masks: Masks, settings: SparsitySettings, loss_full: float) -> Sparsified:
-        """What became of the layers."""
+        """Describe the sparse layers, for the card."""
         return Sparsified(
             settings=settings, samples=self.samples, loss_full=loss_full, loss=self.loss(),
             layers={name: float((~mask).float().mean()) for name, mask in masks.items()},

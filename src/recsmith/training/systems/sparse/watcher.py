@@ -1,11 +1,11 @@
-"""A sparse copy that stays fresh while the whole model goes on learning a stream.
+"""A sparse copy that is refreshed while the whole model keeps learning from a stream.
 
     watchers: [{name: sparse_copy, share: 0.8, periods: 4}]     # made anew from the whole model each 4 periods
 
-Ye et al. 2020 (arXiv 2010.08655): which weights matter changes with the data, and a sparse model cannot get back those
-that it let go. So the whole model is always trained, and the copy is made anew from it each r periods, or when an alarm
-asks for that. In between the copy keeps its zeros, its other dense weights are tuned on the period that came, and it
-reads the tables that the whole model has by then.
+Ye et al. 2020 (arXiv 2010.08655): which weights matter changes with the data, and a sparse model cannot recover weights
+that it dropped. So the whole model is always trained, and the copy is made anew from it every r periods, or when an
+alarm asks for it. In between, the copy keeps its zeros, its other dense weights are tuned on the latest period, and it
+uses the current tables of the whole model.
 """
 
 from pathlib import Path
@@ -31,8 +31,8 @@ from recsmith.training.watchers.protocol import Seen, SeenPeriod, Watcher
 class SparseRefresh:
     """When a sparse copy is made anew from the whole model.
 
-    periods: after so many; none: only when an alarm asks for it (`watch: {actions: {ne: refresh}}`). first: period
-    before which there is no copy. folder: of the copy, in the run's.
+    periods: after this many periods; none: only when an alarm asks for it (`watch: {actions: {ne: refresh}}`). first:
+    period before which there is no copy. folder: of the copy, inside the run's folder.
     """
 
     periods: int | None = 4
@@ -53,7 +53,7 @@ class SparseRefresh:
         )
 
     def why(self, since: int | None, *, asked: bool) -> str | None:
-        """Why a copy is made anew; None where it is not. since: periods that it has been there for."""
+        """Why the copy is made anew now, or None. since: periods since it was made; None if there is no copy."""
         if since is None:
             return "for there was none"
         if asked:
@@ -62,10 +62,10 @@ class SparseRefresh:
 
 
 class SparseCopies(Watcher):
-    """Makes a copy before a period is trained; settings are those of SparsitySettings and of SparseRefresh."""
+    """Makes or tunes a copy before each period. Settings are those of SparsitySettings and of SparseRefresh."""
 
     described_by = (SparsitySettings, SparseRefresh)
-    every = 1 << 30  # it looks at periods
+    every = 1 << 30  # it acts at periods, not at steps
 
     def __init__(
         self, *, share: float = 0.8, periods: int | None = 4, first: int = 1, masks: int = 100, steps: int = 100,
@@ -80,14 +80,14 @@ class SparseCopies(Watcher):
         self.asked = False
 
     def look(self, seen: Seen) -> None:
-        """Nothing is done at steps."""
+        """Do nothing at steps."""
 
     def refresh(self) -> None:
-        """Make the copy anew before the next period; the loop calls this where an alarm asks for a refresh."""
+        """Request a new copy before the next period; the training loop calls this if an alarm asks for a refresh."""
         self.asked = True
 
     def look_at_period(self, seen: SeenPeriod) -> None:
-        """Make the copy anew or tune it on the period before, and score it on the one that comes."""
+        """Make the copy anew, or tune it on the period before, and score it on the next period."""
         if seen.ahead != 1 or seen.period < self.refresh_at.first:
             return
         since = None if self.made_at is None else seen.period - self.made_at
@@ -104,7 +104,7 @@ class SparseCopies(Watcher):
             self.made_at, self.asked = seen.period, False
 
     def _made(self, job: TrainingJob, whole: Path, period: int, why: str | None) -> Raw:
-        """Write the copy on rank 0; its scores on the period that comes."""
+        """Write the copy on rank 0, and return its scores on the next period."""
         source, target = job.source, job.output / self.refresh_at.folder
         assert isinstance(source, PeriodSource)
         predictor = load_model(whole)
@@ -121,19 +121,20 @@ class SparseCopies(Watcher):
         return {"zeros": made.zeros / made.weights, **encode(scores)}
 
     def to_raw(self) -> Raw | None:
-        """When the copy was made; its weights lie in its folder."""
+        """When the copy was made; its weights are in its folder."""
         return {"made_at": self.made_at, "asked": self.asked}
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on with the copy that lies in the folder."""
+        """Continue with the copy in the folder."""
         self.made_at, self.asked = raw["made_at"], raw["asked"]
 
 
 def _taken_over(copy: DenseCopy, folder: Path) -> Masks:
-    """The dense weights of the copy that was exported before, and which of them are not zero.
+    """Load the dense weights of the exported copy, and return a mask of those that are not zero.
 
     Raises:
-        UsageError: it is no longer there.
+        UsageError: the copy is no longer there.
+        CorruptFile: its file is damaged, or of another model.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
