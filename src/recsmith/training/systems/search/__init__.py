@@ -1,9 +1,10 @@
-"""Architecture search in one network: widths of tables and layers that pay for their bytes or seconds.
+"""Architecture search in one network: widths of tables and layers that are worth their bytes or seconds.
 
 docs/architecture-search.md says how.
 
-tables.py are tables and layers whose choices are learned, step.py is the step that learns them, network.py scores what
-was learned; searching.py is the search of a run, points.py trains what it found beside other widths.
+tables.py has tables and layers with learned choices, and sequences.py has such tables that are not pooled. step.py is
+the training step that learns the choices, and network.py scores the trained network. searching.py runs a search, and
+points.py trains its results next to other widths.
 """
 
 from collections.abc import Sequence
@@ -33,12 +34,12 @@ NO_CHOICES = "pipeline is search, and the model has no choices; recsmith search 
 
 
 class SearchSystem(System):
-    """The step of a search, on tables that have choices."""
+    """The system of architecture search: its training step, and tables with choices."""
 
     key = "pipeline"
 
     def check(self, run: "Run", *, launched: bool) -> None:
-        """Refuse the step where no table has choices, or where the loss is another one than its own."""
+        """Refuse the search step if no table has choices, or if the run defines its own loss (model.tasks)."""
         tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
         if run.step_named[0] == "search" and tables != "searched":
             raise UsageError(NO_CHOICES)
@@ -46,7 +47,7 @@ class SearchSystem(System):
             raise UsageError(OWN_LOSS.format(key="model.tasks"))
 
     def table_module(self, model: "RunModel", tables: Sequence["RunTable"]) -> Any:
-        """Of a model with other tables, too, those of the space that are pooled."""
+        """The searched pooled tables of a model, if some tables of the space are not pooled; else None."""
         space = _space(model)
         if space is None or all(each.name in {table.name for table in tables} for each in space.tables):
             return None
@@ -62,7 +63,7 @@ class SearchSystem(System):
         configs: Sequence["EmbeddingConfig"],
         device: "torch.device",
     ) -> "nn.Module | None":
-        """Tables whose rows are masked, where they are not pooled."""
+        """Tables that are not pooled, with masks on their rows; None if the space has none."""
         space = _space(model)
         if space is None:
             return None
@@ -87,7 +88,7 @@ class SearchSystem(System):
 
 
 def _space(model: "RunModel") -> "SearchSpace | None":
-    """The space of a model whose tables are searched; None of others."""
+    """The search space of a model; None if its tables are not searched."""
     name, settings = parsed(model.table_module or "plain", "model.table_module")
     if name != "searched":
         return None

@@ -1,4 +1,4 @@
-"""`recsmith search`."""
+"""The command `recsmith search`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from recsmith.errors import UsageError
 
 
 def read_share(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    """40% or 0.4 as a share."""
+    """Parse 40% or 0.4 as a share."""
     if value is None:
         return None
     try:
@@ -21,7 +21,7 @@ def read_share(_: click.Context, __: click.Parameter, value: str | None) -> floa
 
 
 def numbers(kind: type) -> Any:
-    """The callback of an option of numbers with commas between them."""
+    """Return the callback of an option that takes numbers separated by commas."""
 
     def read(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[Any, ...]:
         words = split_commas(context, parameter, value) or ()
@@ -59,8 +59,8 @@ def numbers(kind: type) -> Any:
 def search_command(run: str, settings: tuple[str, ...], output: str, format_: str, **options: Any) -> None:
     """Search widths of tables and layers of RUN, priced by the planner on your cluster.
 
-    One network is trained that holds all samples; the best ones are written as run files (docs/architecture-search.md).
-    What the folder holds already is not trained again.
+    One network is trained that contains all candidates; the best ones are written as run files
+    (docs/architecture-search.md). Trainings that the folder already holds are not repeated.
 
     \b
     recsmith search run.yaml --under 40% --price bytes --dry-run

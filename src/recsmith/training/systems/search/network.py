@@ -1,6 +1,6 @@
-"""The trained network of a search on this machine: scores of its choices, and AUC of samples that share its weights.
+"""The trained network of a search: scores of its choices, and AUC of sampled architectures with its weights.
 
-N parts of a space, K choices of the part that has most
+N parts of a space, K choices of the part with most choices
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ from recsmith.training.sources import open_data
 from recsmith.training.systems.search.tables import draws_of, pick
 from recsmith.training.tables.plain import features_of
 
-BATCH = 16_384  # samples that are scored at once
+BATCH = 16_384  # samples of data that are scored at once
 
 
 def read_scores(output: str, space: SearchSpace) -> Floats:
-    """Scores of the choices (N, K); -inf where a part has fewer."""
+    """Read the scores of choices (N, K) from a trained network; -inf if a part has fewer choices."""
     return scores_of(load_model(Path(output) / MODEL).task, space)
 
 
 def scores_of(task: Any, space: SearchSpace) -> Floats:
-    """The same of a network that is loaded."""
+    """Scores of choices (N, K) of a loaded network; -inf if a part has fewer choices."""
     scores = np.full((len(space.parts), max(len(part.options) for part in space.parts)), -np.inf)
     theta = [row for each in draws_of(task) for row in each.theta.detach().double().numpy()]
     for n, part in enumerate(space.parts):
@@ -40,7 +40,7 @@ def scores_of(task: Any, space: SearchSpace) -> Floats:
 
 
 def scored_samples(network: Run, samples: Sequence[Picks], most: int) -> list[float]:
-    """AUC on data.test of each sample as a part of the network. most: samples of data.test that are read."""
+    """AUC on data.test of each sampled architecture in the network. most: samples of data.test to read, about."""
     task = load_model(Path(network.output) / MODEL).task.eval()
     features, batches, count = features_of(task), list[object](), 0
     with open_data(network.data.test, "data.test").batches(

@@ -1,4 +1,4 @@
-"""What a search found, trained from scratch beside uniform widths and the power rule: AUC against price."""
+"""Train what a search found from scratch, next to uniform widths and the power rule: AUC against price."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ TRAINED = "trained"
 def points(
     prepared: Prepared, found: SearchOutcome, say: Callable[[str], object] = lambda _: None
 ) -> list[SearchedPoint]:
-    """The run as it is, its samples, uniform widths, and the power rule at the sizes of the samples; not trained."""
+    """The run as it is, sampled architectures, uniform widths, and the power rule at the samples' sizes; untrained."""
     workload, space = prepared.priced.workload, found.space
 
     def price(made: Workload) -> float:
@@ -54,7 +54,7 @@ def points(
 def trained(
     asked: list[SearchedPoint], prepared: Prepared, folder: str, seeds: int, on_progress: Callable[[str], Any]
 ) -> tuple[list[SearchedPoint], list[VariantRow]]:
-    """The points with their AUC on data.test over seeds; what the folder holds is not trained again."""
+    """The points with their AUC on data.test over seeds. Trainings that the folder holds are not repeated."""
     save_run(prepared.run, str(Path(folder) / RUN))
     first = prepared.run.seed
     bench = TrainBench(

@@ -1,7 +1,7 @@
-"""An architecture search on a run: its space and prices, the training of the one network, and the samples of it.
+"""An architecture search on a run: its space and prices, the training of the network, and sampled architectures.
 
-The network is a run like any other (`<folder>/network/run.json`), so it trains under a plan, on several ranks, and goes
-on from its newest checkpoint. What is found are settings over the run that was given.
+The network is a run like any other (`<folder>/network/run.json`), so it trains under a plan and on several ranks, and
+continues from its newest checkpoint. The results are settings to apply to the given run.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,19 +34,19 @@ from recsmith.training.sources import BatchSource, open_source, reading_of
 from recsmith.training.systems.stored.compressing import run_workload
 
 NETWORK, RUN = "network", "run.json"
-WARM_UP = 0.5  # share of the steps in which weights alone are trained; trade-off: choices have the other half
-SAMPLES = 4  # that are told at most: each is a training of its own
-CANDIDATES = 32  # samples that are scored in the one network; trade-off: more find better ones, and take as long
-SCORED = 200_000  # samples of data.test, at most, on which they are
+WARM_UP = 0.5  # share of the steps in which only weights are trained; trade-off: choices get the rest
+SAMPLES = 4  # most sampled architectures that are reported, since each takes a training
+CANDIDATES = 32  # architectures scored in the network; trade-off: more find better ones, and take longer
+SCORED = 200_000  # most samples of data.test on which they are scored
 
 
 @noun
 class NetworkSearch:
-    """What a search is asked for.
+    """The request of a search.
 
-    under: the most that a sample may cost, as a share of the run's price. price: step, bytes; auto: step, where that
-    pays. coefficient: of the logarithm of the expected price in the loss of choices. cluster: that prices are of; none:
-    that of the run's plan file, or this machine.
+    under: the highest price of a sampled architecture, as a share of the run's price. price: step, bytes; auto: step,
+    if that pays. coefficient: weight of the logarithm of the expected price in the loss of choices. cluster: the
+    cluster for prices; none: that of the run's plan file, or this machine.
     """
 
     under: float = 1.0
@@ -64,7 +64,7 @@ class NetworkSearch:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A search that can begin. network: the run of the one network. search: options of the planner."""
+    """A search that is ready to start. network: the run of the network. search: options of the planner."""
 
     run: Run
     network: Run
@@ -75,13 +75,13 @@ class Prepared:
 
 
 def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Prepared:
-    """The space of a run with its prices, and the run of the one network; nothing is written.
+    """The priced space of a run, and the run of the network; writes nothing.
 
     search: options of `plan`.
 
     Raises:
-        UsageError: the run cannot be searched, nothing can be chosen, no sample is so cheap, the split has too few
-            samples, or a search would save too little of the step.
+        UsageError: the run cannot be searched, nothing can be chosen, no architecture is cheap enough, the split has
+            too few samples, or a search would save too little of the step.
         And what opening its data and planning raise.
     """
     _check_run(run)
@@ -115,7 +115,7 @@ def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Pre
 def sample_step_s(
     run: Run, source: BatchSource, priced: Priced, space: SearchSpace, picks: Picks, search: dict[str, Any]
 ) -> float:
-    """Seconds of a step of a sample, planned anew, as a dry run of it tells them; of its prices alone on GPUs."""
+    """Predicted seconds of a step of a sampled architecture, planned anew, as in a dry run; its price on GPUs."""
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.sharded import dense_shapes
 
@@ -175,7 +175,7 @@ def _cluster(run: Run, request: NetworkSearch) -> Cluster:
 
 
 def _reads(run: Run, dense: int, features: int, layers: bool) -> tuple[dict[str, int], dict[str, int]]:
-    """Columns that the first layers of bottom and top read, and that the last ones give (torchrec.models.dlrm)."""
+    """Input columns of the first layer, and output columns of the last, for bottom and top (torchrec.models.dlrm)."""
     if not layers:
         return {}, {}
     columns = run.model.embedding_dim
@@ -185,11 +185,11 @@ def _reads(run: Run, dense: int, features: int, layers: bool) -> tuple[dict[str,
 
 
 def search(prepared: Prepared, on_progress: Callable[[Any], object] | None = None) -> SearchOutcome:
-    """Train the one network, or go on with it, and say what it found.
+    """Train the network, or continue its training, and return what it found.
 
     Raises:
         UsageError: the folder holds a search of another space, or with other settings.
-        RecSmithError: it was asked to end; the same call goes on.
+        RecSmithError: training was interrupted; the same call continues it.
     """
     output = Path(prepared.network.output)
     _check_before(prepared, output)
@@ -200,7 +200,7 @@ def search(prepared: Prepared, on_progress: Callable[[Any], object] | None = Non
 
 
 def _check_before(prepared: Prepared, output: Path) -> None:
-    """UsageError where the folder holds a network that was trained for another search."""
+    """Raise UsageError if the folder holds a network that was trained for another search."""
     if not (output / RUN).exists():
         return
     before: Any = load_run(str(output / RUN))
@@ -215,7 +215,7 @@ def _check_before(prepared: Prepared, output: Path) -> None:
 
 
 def found_in(prepared: Prepared) -> SearchOutcome:
-    """The samples of a network that is trained."""
+    """The sampled architectures of a trained network."""
     from recsmith.training.systems.search.network import read_scores, scored_samples
 
     space = prepared.space
@@ -236,7 +236,7 @@ def found_in(prepared: Prepared) -> SearchOutcome:
 
 
 def expected(space: SearchSpace, scores: Floats) -> float:
-    """The price of the choices by their likelihoods: softmax of the scores (N, K)."""
+    """The expected price of the choices. scores: (N, K); their softmax gives the probabilities."""
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     costs = np.zeros_like(shares)
@@ -246,14 +246,14 @@ def expected(space: SearchSpace, scores: Floats) -> float:
 
 
 def candidates(space: SearchSpace, scores: Floats, under: float, seed: int) -> list[Picks]:
-    """Samples of all prices that are low enough, the best of each, and some that are drawn."""
+    """Architectures to score: the best at each price, up to the highest one, and some random draws."""
     best = frontier(space, scores, under)
     chosen = [best[k] for k in np.unique(np.linspace(0, len(best) - 1, CANDIDATES // 2).round().astype(int))]
     return list(dict.fromkeys([*chosen, *drawn(space, scores, under, CANDIDATES - len(chosen), seed)]))
 
 
 def front(space: SearchSpace, candidates: Sequence[Picks], aucs: Sequence[float]) -> list[tuple[Picks, float]]:
-    """Samples than which no cheaper one is better, the best first; they differ in price."""
+    """Architectures that no cheaper one beats, best first, at most SAMPLES; each has a different price."""
     kept: list[tuple[Picks, float]] = []
     for picks, auc in sorted(zip(candidates, aucs, strict=True), key=lambda each: (space.price(each[0]), -each[1])):
         if not kept or auc > kept[-1][1]:

@@ -1,6 +1,6 @@
-"""The part of an architecture search's network whose rows are not pooled, in torch: masks of the rows of events.
+"""Tables that are not pooled in the network of an architecture search, in torch: masks on the rows of events.
 
-A sample draws its own choice of each table, and all rows of its events have it.
+A sample draws its own choice for each table, which applies to all rows of its events.
 
 B samples, n ids of a feature in all of them, T tables, K choices, S shares of rows, D columns
 """
@@ -20,7 +20,7 @@ from recsmith.training.tables.protocol import TableModule
 
 
 class SearchedSequences(nn.Module, TableModule):
-    """Tables whose rows are masked; to a model they are one collection. space: of these tables alone."""
+    """Tables with masked rows; a model sees them as one collection. space: of these tables alone."""
 
     def __init__(self, configs: Sequence[EmbeddingConfig], device: torch.device, *, space: SearchSpace) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class SearchedSequences(nn.Module, TableModule):
         return [table.config for table in self.logical]  # type: ignore[misc]
 
     def forward(self, features: KeyedJaggedTensor) -> dict[str, JaggedTensor]:
-        """Masked rows (n, D) of each feature."""
+        """Look up masked rows (n, D) of each feature."""
         return self.masks(self.tables(features))
 
     def features(self) -> Features:
-        """Of the data, or physical ones where a table has several numbers of rows."""
+        """Features of the data, or physical features for tables with several numbers of rows."""
         names = tuple(name for config in self.stored() for name in config.feature_names)
         return Features(names, {
             feature: table.transform
@@ -49,15 +49,15 @@ class SearchedSequences(nn.Module, TableModule):
         })  # fmt: skip
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """The tables that are trained, all of them at full width."""
+        """The configs of the trained tables, all at full width."""
         return [config for table in self.logical for config in table.physical_configs()]
 
     def names(self) -> list[str]:
-        """Of the logical tables."""
+        """Names of the logical tables."""
         return [table.config.name for table in self.logical]
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """Those without masks, of a table with all its rows."""
+        """The vectors of a table without masks and with all its rows; None if there is no such table."""
         table = next((each for each in self.logical if each.config.name == name), None)
         if table is None:
             return None
@@ -66,13 +66,13 @@ class SearchedSequences(nn.Module, TableModule):
 
 
 class RowMasks(ChoiceMasks):
-    """Masks of rows. It has no tables: TorchRec's pipelines run it whole."""
+    """Masks on rows. It holds no tables, so TorchRec's pipelines run it as a whole."""
 
     def forward(self, found: Mapping[str, JaggedTensor]) -> dict[str, JaggedTensor]:
-        """Rows of physical features -> (n, D) of each logical one."""
+        """Mask rows of physical features, and add them up to (n, D) for each logical feature."""
         rows = {name: found[name] for physical in self.seen.values() for name in physical}
         samples = len(next(iter(rows.values())).lengths())
-        drawn = torch.einsum("btk,tksd->btsd", self.draws(samples), self.masks)  # of one sample where all have the same
+        drawn = torch.einsum("btk,tksd->btsd", self.draws(samples), self.masks)  # (1, T, S, D) in evaluation
         return {
             feature: JaggedTensor(
                 torch.stack([self._masked(rows[name], drawn, name) for name in physical]).sum(dim=0),
@@ -82,7 +82,7 @@ class RowMasks(ChoiceMasks):
         }
 
     def _masked(self, rows: JaggedTensor, drawn: torch.Tensor, name: str) -> torch.Tensor:
-        """The rows of a physical feature (n, D), each by what its sample drew."""
+        """The rows of a physical feature (n, D), each masked by the draw of its sample."""
         part, share = self.part_of[name]
         values = rows.values()
         if part is None:

@@ -1,10 +1,10 @@
-"""The step of an architecture search: weights and choices in turn, each on its own samples.
+"""The training step of an architecture search: it updates weights and choices, each on separate samples.
 
     pipeline: {name: search, steps: 4000, warm_up: 400, coefficient: 0.1, ceiling: 0.4}
 
-Krishna et al. (arXiv 2110.14812): weights are trained on four fifths of the samples and choices on the rest.
-A sample's number says which, so it is never among both. Here a batch takes both turns: one forward pass, then the
-gradient of the choices from the batch's held-out samples, then the one of the weights from the others.
+Krishna et al. (arXiv 2110.14812): weights are trained on four fifths of the samples and choices on the rest. A sample's
+number decides, so it never serves both. Here each batch updates both after one forward pass: first choices, by the
+gradient of the batch's held-out samples, then weights, by that of all other samples.
 
 B samples of a batch on this rank
 """
@@ -29,20 +29,20 @@ from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.search import NO_CHOICES
 from recsmith.training.systems.search.tables import Draws, draws_of
 
-FIFTHS = 5  # of the samples, one of which is held out for the choices
-BETAS, EPS = (0.9, 0.999), 1e-8  # of the choices' Adam
+FIFTHS = 5  # 1 / FIFTHS of the samples is held out for the choices
+BETAS, EPS = (0.9, 0.999), 1e-8  # of Adam for choices
 
 
 class SearchStep(UnpipelinedStep):
-    """Weights learn from each batch, and after a warm-up choices do.
+    """A step that trains weights on each batch, and after a warm-up choices too.
 
-    steps: of the whole search, over which the temperature falls by the same factor a step. hot, cold: the temperature
-    at its beginning and at its end. warm_up: steps before choices move. coefficient: of the logarithm of the expected
-    price, as a share of the run's. ceiling: expected prices below this share are as good as the ceiling. fixed: share
-    of the run's price that no choice changes. learning_rate: of the choices' Adam.
+    steps: of the whole search, over which the temperature falls by the same factor at each step. hot, cold: the
+    temperature at the beginning and at the end. warm_up: steps before choices change. coefficient: weight of the
+    logarithm of the expected price, as a share of the run's. ceiling: expected prices below this share count as the
+    ceiling. fixed: share of the run's price that no choice changes. learning_rate: of Adam for choices.
 
     Raises:
-        UsageError: the model has no choices, or a setting is out of its range.
+        UsageError: the model has no choices, or a setting is out of range.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class SearchStep(UnpipelinedStep):
         return StepOutcome(outcome[0], logits, labels, (place,))
 
     def temperature(self, done: float) -> float:
-        """Of the draws after so many steps."""
+        """The temperature of the draws after this many steps."""
         along = min(1.0, max(0.0, done - self.warm_up) / max(1, self.steps - self.warm_up))
         return self.hot * (self.cold / self.hot) ** along
 
     def price(self) -> torch.Tensor:
-        """The expected price of what the last batch drew, as a share of the run's."""
+        """The expected price of the last batch's draws, as a share of the run's price."""
         shares = [(draws.drawn.mean(dim=0) * draws.prices).sum() for draws in self.draws if draws.drawn is not None]
         return torch.stack(shares).sum() + self.fixed
 
     def _choose(self, batch: TrainingBatch, kept: Bools) -> None:
-        """Move the choices of all ranks by the mean gradient of their held-out samples."""
+        """Update choices, the same on all ranks, by the mean gradient of all held-out samples."""
         assert self.logits is not None
         count, whole = torch.tensor(float(kept.sum()), device=self.job.device), len(kept)
         dist.all_reduce(count)
@@ -112,12 +112,12 @@ class SearchStep(UnpipelinedStep):
 
 
 def held_out(sample_ids: Ints) -> Bools:
-    """Which samples (B,) choices learn from, and weights do not: a fifth, by their numbers."""
+    """Which samples (B,) train choices instead of weights: a fifth, by their numbers."""
     return buckets(sample_ids, np.array([salt("held out of weights")], np.uint64), FIFTHS) == 0
 
 
 def _without(batch: TrainingBatch, kept: Bools) -> TrainingBatch:
-    """The batch whose held-out samples have no weight in the loss."""
+    """The batch with loss weights of 0 for held-out samples."""
     samples = batch.place.samples
     weights = np.where(kept, 0.0, FIFTHS / (FIFTHS - 1)).astype(np.float32)
     place = replace(batch.place, samples=replace(samples, loss_weights=weights))
@@ -125,7 +125,7 @@ def _without(batch: TrainingBatch, kept: Bools) -> TrainingBatch:
 
 
 def _move(draws: Draws, gradient: torch.Tensor, rate: float) -> None:
-    """A step of Adam (Kingma and Ba, arXiv 1412.6980, algorithm 1), whose state is saved with the model."""
+    """A step of Adam (Kingma and Ba, arXiv 1412.6980, algorithm 1), with state that is saved with the model."""
     first, second = draws.moments
     draws.turns[1] += 1
     first.mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])

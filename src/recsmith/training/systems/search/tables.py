@@ -1,10 +1,10 @@
-"""The one network of an architecture search, in torch: masks after pooling, and masks of dense layers.
+"""The network of an architecture search, in torch: masks on pooled vectors, and masks on dense layers.
 
 Krishna et al. (arXiv 2110.14812); channel masks are those of Wan et al., "FBNetV2" (CVPR 2020, arXiv 2004.05565). Every
-sample draws its own choice of each part by a Gumbel-softmax, and a part's output is the sum of its choices' prefixes,
-weighted by the draw. While the model evaluates, each part is one choice: the `picked`, or else the likeliest.
+data sample draws its own choice for each part by a Gumbel-softmax. A part's output is the sum of its choices' prefixes,
+weighted by the draw. In evaluation each part has one choice: that of `picked`, or else the likeliest.
 
-B samples, T tables, F features, K choices of the part that has most, S shares of rows, D columns
+B samples, T tables, F features, K choices of the part with most choices, S shares of rows, D columns
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ WHERE = "model.table_module (searched)"
 
 @noun
 class Folded(EmbeddingTransform):
-    """A table that is looked up in several numbers of rows at once, one physical table each, all of them as wide."""
+    """A table with several numbers of rows at once: one physical table for each, all of the same width."""
 
     num_embeddings: int
     embedding_dim: int
@@ -43,38 +43,38 @@ class Folded(EmbeddingTransform):
 
     @property
     def parts(self) -> tuple[PhysicalTable, ...]:
-        """One for each number of rows."""
+        """One physical table for each number of rows."""
         return tuple(PhysicalTable(name=f"rows{each}", num_embeddings=each, embedding_dim=self.embedding_dim)
                      for each in self.rows)  # fmt: skip
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """One for each."""
+        """One lookup for each number of rows."""
         return tuple(Lookup(name=f"rows{each}", part=number) for number, each in enumerate(self.rows))
 
     @property
     def cover(self) -> tuple[int, ...]:
-        """The first alone: each holds all ids."""
+        """The first lookup alone, since each lookup holds all ids."""
         return (0,)
 
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """The bags of each as a table that has so many rows would have them."""
+        """The bags of each physical table, with ids hashed to its number of rows."""
         words = {"num_embeddings": self.num_embeddings, "embedding_dim": self.embedding_dim}
         return tuple(Truncated(**words, columns=self.embedding_dim, rows=each).route(ids)[0] for each in self.rows)
 
 
 class Draws(nn.Module):
-    """Scores of the choices of some parts, and what each sample draws by them."""
+    """Scores of the choices of some parts, and the draws of each sample."""
 
     def __init__(self, parts: Sequence[PartChoices], price: float) -> None:
-        """price: of the run as it is, of which prices are told as shares."""
+        """price: of the run as it is; other prices are divided by it."""
         super().__init__()
         most = max((len(part.options) for part in parts), default=1)
         never, prices = torch.full((len(parts), most), NEVER), torch.zeros(len(parts), most)
         for n, part in enumerate(parts):
             never[n, : len(part.options)] = 0.0
             prices[n, : len(part.options)] = torch.tensor([each.price / (price or 1.0) for each in part.options])
-        self.theta: torch.Tensor  # no parameter: it is neither of the optimizer of layers nor averaged with them
+        self.theta: torch.Tensor  # no parameter: the optimizer of layers neither updates nor averages it
         self.never: torch.Tensor
         self.prices: torch.Tensor
         self.moments: torch.Tensor
@@ -82,19 +82,19 @@ class Draws(nn.Module):
         self.register_buffer("theta", torch.zeros(len(parts), most))
         self.register_buffer("never", never, persistent=False)
         self.register_buffer("prices", prices, persistent=False)
-        self.register_buffer("moments", torch.zeros(2, len(parts), most))  # of the choices' Adam
-        self.register_buffer("turns", torch.zeros(2))  # of weights and of choices so far
+        self.register_buffer("moments", torch.zeros(2, len(parts), most))  # of Adam for choices
+        self.register_buffer("turns", torch.zeros(2))  # updates of weights and of choices so far
         self.temperature = 1.0
-        self.picked: Picks | None = None  # while the model evaluates
-        self.leaf: torch.Tensor | None = None  # of the gradient of theta, and what the last batch drew by it
-        self.drawn: torch.Tensor | None = None  # (B, parts, K)
+        self.picked: Picks | None = None  # choices used in evaluation
+        self.leaf: torch.Tensor | None = None  # leaf for the gradient of theta
+        self.drawn: torch.Tensor | None = None  # draws of the last batch (B, parts, K)
 
     def scores(self) -> torch.Tensor:
-        """(parts, K)."""
+        """Scores of choices (parts, K)."""
         return self.theta + self.never
 
     def forward(self, samples: int) -> torch.Tensor:
-        """What so many samples draw (B, parts, K): shares that add up to 1; (1, parts, K) of all while it evaluates."""
+        """Draw shares for each sample (B, parts, K), which sum to 1 over K; one-hot (1, parts, K) in evaluation."""
         scores = self.scores()
         if self.training:
             self.leaf = scores.requires_grad_(torch.is_grad_enabled())
@@ -106,9 +106,9 @@ class Draws(nn.Module):
 
 
 class SearchedTables(nn.Module, TableModule):
-    """Embedding tables whose pooled vectors are masked; to a model they are one collection.
+    """Embedding tables with masked pooled vectors; a model sees them as one collection.
 
-    space: what tables and layers may be, as a SearchSpace has it.
+    space: the choices of tables and layers, as in SearchSpace.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class SearchedTables(nn.Module, TableModule):
         return [table.config for table in self.logical]
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
-        """Masked vectors (B, D) of each feature."""
+        """Look up masked vectors (B, D) of each feature."""
         return self.masks(self.tables(features))
 
     def features(self) -> Features:
-        """Of the data, or physical ones where a table has several numbers of rows."""
+        """Features of the data, or physical features for tables with several numbers of rows."""
         names = tuple(name for config in self.stored() for name in config.feature_names)
         return Features(names, {
             feature: table.transform
@@ -141,11 +141,11 @@ class SearchedTables(nn.Module, TableModule):
         })  # fmt: skip
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """The tables that are trained, all of them at full width."""
+        """The configs of the trained tables, all at full width."""
         return [*self._physical()]
 
     def _physical(self) -> list[Any]:
-        """They pool as the table does: each of them holds whole bags."""
+        """Configs of physical tables, with the pooling of their logical table, since each of them holds whole bags."""
         return [
             replace(config, pooling=getattr(table.config, "pooling", None))
             for table in self.logical
@@ -153,18 +153,18 @@ class SearchedTables(nn.Module, TableModule):
         ]
 
     def names(self) -> list[str]:
-        """Of the logical tables."""
+        """Names of the logical tables."""
         return [table.config.name for table in self.logical]
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """Those without masks, of a table with all its rows."""
+        """The vectors of a table without masks and with all its rows; None if there is no such table."""
         table = next((each for each in self.logical if each.config.name == name), None)
         if table is None:
             return None
         return self.tables.embedding_bags[table.physical_configs()[-1].name].weight.detach()
 
     def mask_layers(self, model: Any) -> None:
-        """Put the choices of layers into a built-in model; UsageError where the model has no such layer."""
+        """Put the choices of layers into a built-in model. Raises UsageError if the model has no such layer."""
         for each in self.space.layers:
             part, _, index = each.name.partition(".")
             try:
@@ -203,14 +203,14 @@ class ChoiceMasks(nn.Module):
 
 
 class TableMasks(ChoiceMasks):
-    """Masks of pooled vectors. It has no tables: TorchRec's pipelines run it whole."""
+    """Masks on pooled vectors. It holds no tables, so TorchRec's pipelines run it as a whole."""
 
     def __init__(self, space: SearchSpace, logical: Sequence[StoredTable]) -> None:
         super().__init__(space, logical)
         self.index: tuple[list[str], torch.Tensor] = ([], torch.empty(0))
 
     def forward(self, pooled: KeyedTensor) -> KeyedTensor:
-        """Pooled vectors of physical features -> (B, D) of each logical one."""
+        """Mask pooled vectors of physical features, and add them up to (B, D) for each logical feature."""
         names, widths, values = pooled.keys(), pooled.length_per_key(), pooled.values()
         drawn = torch.einsum("btk,tksd->btsd", self.draws(values.shape[0]), self.masks).flatten(1)
         places = self._places_of(names, widths, values.device)
@@ -222,7 +222,7 @@ class TableMasks(ChoiceMasks):
         return KeyedTensor(list(self.seen), [each.shape[1] for each in vectors], torch.cat(vectors, dim=1))
 
     def _places_of(self, names: list[str], widths: list[int], device: torch.device) -> torch.Tensor:
-        """Of each pooled column, the column of the masks (T S D); of tables without a choice the one behind them."""
+        """For each pooled column its column in the masks (T S D); the extra last one for tables without a choice."""
         if self.index[0] != names:
             made: list[int] = []
             for name, width in zip(names, widths, strict=True):
@@ -234,7 +234,7 @@ class TableMasks(ChoiceMasks):
 
 
 class ChosenLayer(nn.Module):
-    """A layer whose output is masked, or replaced by what it reads where a sample draws it left out."""
+    """A layer whose output is masked, or replaced by its input if a sample draws the choice to skip it."""
 
     def __init__(self, layer: nn.Module, choices: PartChoices, price: float) -> None:
         super().__init__()
@@ -246,14 +246,14 @@ class ChosenLayer(nn.Module):
         self.register_buffer("masks", masks, persistent=False)
 
     def forward(self, read: torch.Tensor) -> torch.Tensor:
-        """read: (B, columns)."""
+        """Mask or skip the layer. read: its input (B, columns)."""
         drawn = self.draws(read.shape[0])[:, 0]
         made = self.layer(read) * (drawn @ self.masks)
         return made if self.skip is None else made + _wide(read, made.shape[1]) * drawn[:, self.skip].unsqueeze(1)
 
 
 def draws_of(model: nn.Module) -> list[Draws]:
-    """The draws of a model, those of tables first, then of layers in the order of their names in the space."""
+    """The draws of a model: first of tables, then of layers in the order of the space."""
     return list(_draws(model))
 
 
@@ -264,7 +264,7 @@ def _draws(model: nn.Module) -> Iterator[Draws]:
 
 
 def pick(model: nn.Module, picks: Picks | None) -> None:
-    """Have an evaluated model be one sample of its search; None: the likeliest."""
+    """Make a model in evaluation use these choices; None: the likeliest ones."""
     first = 0
     for draws in draws_of(model):
         count = len(draws.theta)
@@ -273,7 +273,7 @@ def pick(model: nn.Module, picks: Picks | None) -> None:
 
 
 def stored_by(config: EmbeddingBagConfig | EmbeddingConfig, choices: PartChoices | None) -> StoredTable:
-    """A table in as many numbers of rows as it may have."""
+    """A table with one physical table for each number of rows that it may have."""
     rows = sorted({choice.rows for choice in choices.options}) if choices else [1.0]
     if len(rows) == 1:
         return StoredTable(config)
@@ -283,7 +283,7 @@ def stored_by(config: EmbeddingBagConfig | EmbeddingConfig, choices: PartChoices
 
 
 def places_of(table: StoredTable, feature: str) -> list[str]:
-    """Physical features of a logical one, by share of rows."""
+    """The physical features of a logical feature, by share of rows."""
     return [feature] if table.transform is None else [f"{feature}@{each.name}" for each in table.transform.lookups]
 
 
@@ -292,7 +292,7 @@ def _wide(vectors: torch.Tensor, columns: int) -> torch.Tensor:
 
 
 def check_widths(space: SearchSpace, configs: Sequence[EmbeddingBagConfig] | Sequence[EmbeddingConfig]) -> None:
-    """UsageError where the space has a table that is none of these, or a choice that is wider than its table."""
+    """Raise UsageError if the space has an unknown table, or a choice that is wider than its table."""
     columns = {config.name: config.embedding_dim for config in configs}
     for each in space.tables:
         if each.name not in columns:

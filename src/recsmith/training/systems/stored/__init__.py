@@ -1,8 +1,8 @@
-"""Tables that are stored smaller: fewer columns, shared rows, learned hashes (docs/compress.md).
+"""Compressed tables: fewer columns, shared rows, learned hashes (docs/compress.md).
 
-tables.py is the torch module; compressing.py proposes rules for data, id_maps.py counts and learns what they need, and
-kept_maps.py keeps that with the weights. relearning.py carries a job over to newer hashes, and curve.py trains methods
-and factors side by side.
+tables.py is the torch module for pooled tables, and sequences.py for tables that are not pooled. compressing.py
+proposes rules for data, id_maps.py counts ids and learns hashes for them, and kept_maps.py keeps the id maps with the
+weights. relearning.py converts a job to newer hashes, and curve.py trains several methods and factors to compare them.
 """
 
 from collections.abc import Sequence
@@ -32,22 +32,22 @@ COMPRESSION = PlainPart("model.compression", Capabilities({job.TABLES, job.IDS})
 
 
 class StoredSmaller(System):
-    """Tables that are stored smaller."""
+    """The system that compresses tables (`model.compression`)."""
 
     key = "model.compression"
     settings = tuple[CompressionRule, ...]
     about = "which tables are stored smaller, and how (docs/compress.md)"
 
     def table_parts(self, model: "RunModel") -> Sequence["Part"]:
-        """The rules of a model."""
+        """The compression rules of a model, if it has any."""
         return (COMPRESSION,) if model.compression else ()
 
     def data_parts(self, run: "Run") -> Sequence["Part"]:
-        """The same, which deduplicated data do not go with."""
+        """The compression rules, which exclude deduplicated data."""
         return self.table_parts(run.model)
 
     def table_module(self, model: "RunModel", tables: Sequence["RunTable"]) -> Any:
-        """Tables whose rows and columns follow from the rules."""
+        """A table module whose rows and columns follow from the rules; None if no rule applies."""
         transforms = _transforms(model, tables)
         return {NAME: "stored", "transforms": transforms} if transforms else None
 
@@ -58,7 +58,7 @@ class StoredSmaller(System):
         configs: Sequence["EmbeddingConfig"],
         device: "torch.device",
     ) -> "nn.Module | None":
-        """Tables whose rows are not pooled, whose rows and columns follow from the rules."""
+        """A module of compressed tables that are not pooled, as the rules define them; None if no rule applies."""
         transforms = _transforms(model, tables)
         if not transforms:
             return None
@@ -67,7 +67,7 @@ class StoredSmaller(System):
         return StoredSequences(configs, device, transforms=transforms)
 
     def check_model(self, run: "Run", model: "nn.Module") -> None:
-        """Refuse a rule that fits no table: it is misspelt."""
+        """Refuse a rule that matches no table, since its name is probably misspelt."""
         from recsmith.training.tables.plain import table_modules
 
         if run.model.compression:
@@ -75,25 +75,25 @@ class StoredSmaller(System):
             check_fit(self.key, [each.tables for each in run.model.compression], names)
 
     def keep_files(self, model: "RunModel", folder: Path) -> "RunModel":
-        """Maps of ids to rows."""
+        """Copy the maps of ids to rows into the folder of what was trained."""
         from recsmith.training.systems.stored.kept_maps import keep_maps
 
         return keep_maps(model, folder)
 
     def model_in(self, model: "RunModel", folder: Path) -> "RunModel":
-        """With these maps."""
+        """The model with the maps in its own folder."""
         from recsmith.training.systems.stored.kept_maps import with_maps_in
 
         return with_maps_in(model, folder)
 
     def check_goes_on(self, before: "Run", run: "Run") -> None:
-        """Refuse maps that are no longer those under which weights were trained."""
+        """Refuse maps that changed since the weights were trained with them."""
         from recsmith.training.systems.stored.kept_maps import check_maps
 
         check_maps(run.model, Path(run.output))
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """Which tables, by which method."""
+        """A line on which tables are compressed, and by which method."""
         if not run.model.compression:
             return ()
         rules = ", ".join(f"{each.tables} by {each.method}" for each in run.model.compression)
@@ -101,7 +101,7 @@ class StoredSmaller(System):
 
 
 def _transforms(model: "RunModel", tables: Sequence["RunTable"]) -> dict[str, Any]:
-    """How some tables of a model are stored, by name."""
+    """How the compressed tables of a model are stored, by name."""
     from recsmith.embeddings import LogicalTable, transforms_of
 
     sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]

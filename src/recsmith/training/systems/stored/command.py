@@ -1,4 +1,4 @@
-"""`recsmith compress`."""
+"""The command `recsmith compress`."""
 
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,19 @@ from recsmith.cli.options import count_option, force_option, inputs_of, read_sea
 from recsmith.cli.printing import end_line, note, search_printer, show_report
 from recsmith.errors import UsageError
 
-METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")  # that a target decides, or data do
+METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")  # methods that a target or data can set up
 
 
 class MethodName(click.Choice[str]):
-    """A method of these, or 'module:Class' of the user's."""
+    """One of these methods, or 'module:Class' of the user's own."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is given."""
+        """Return the name as it is given."""
         return value if ":" in str(value) else super().convert(value, param, ctx)
 
 
 def read_target(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    """4x or 4 as a number above 1."""
+    """Parse 4x or 4 as a number above 1."""
     if value is None:
         return None
     try:
@@ -137,7 +137,7 @@ def _check_options(workload: str | None, data: str | None, run_file: str | None,
 def _made(
     workload: str | None, data: str | None, run_file: str | None, options: dict[str, Any], fields: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The workload and what it becomes; the run that trains it is written where it is asked for."""
+    """The workload and its compressed form. Writes the run that trains it, if one is asked for."""
     from recsmith.embeddings.workloads import compress_to
     from recsmith.workloads import load_workload
 
@@ -170,7 +170,7 @@ def _planned(workloads: list[Any], options: dict[str, Any]) -> list[Any]:
 
 
 def read_factors(text: str) -> list[float]:
-    """'2,4,8' or '2x,4x' as numbers above 1."""
+    """Parse '2,4,8' or '2x,4x' as numbers above 1."""
     try:
         found = [float(word.strip().removesuffix("x")) for word in text.split(",")]
     except ValueError:
@@ -181,7 +181,7 @@ def read_factors(text: str) -> list[float]:
 
 
 def read_methods(text: str, known: tuple[str, ...]) -> list[str]:
-    """Methods with commas between them."""
+    """Parse methods separated by commas."""
     found = list(dict.fromkeys(word.strip() for word in text.split(",")))
     odd = next((name for name in found if name not in known), None)
     if odd is not None:

@@ -1,4 +1,4 @@
-"""A run whose tables are stored smaller, proposed for a run or a dataset: rules, id maps of its data, and its file."""
+"""Propose a run with compressed tables for a run or a dataset: rules, id maps of its data, and its file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +22,12 @@ from recsmith.training.sources import open_data
 from recsmith.training.systems.stored.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.workloads import Feature, Table, Workload
 
-SHARES = (0.02, 0.08, 0.2, 0.7)  # of ids by falling popularity; trade-off: more blocks fit better, and are more lookups
+SHARES = (0.02, 0.08, 0.2, 0.7)  # of a table's ids in blocks, by popularity; more blocks fit better, but cost lookups
 
 
 @noun
 class Proposal:
-    """A run that trains tables stored smaller, and what its tables become. maps: of ids, which its rules name."""
+    """A run with compressed tables, and the tables it has. maps: of ids, which its rules name."""
 
     run: Run
     compressed: Compressed
@@ -35,7 +35,7 @@ class Proposal:
 
 
 def data_run(data: str, workload: Workload | None) -> Run:
-    """The run of a run's file; of a dataset, one that trains the tables of a workload on it, all else as by default.
+    """The run in a run's file; for a dataset, a default run that trains the tables of a workload on it.
 
     Raises what reading it raises.
     """
@@ -50,7 +50,7 @@ def data_run(data: str, workload: Workload | None) -> Run:
 
 
 def _model_of(workload: Workload) -> RunModel:
-    """Tables of a workload, as a run has them."""
+    """The tables of a workload as a run's model."""
     widths = {table.embedding_dim for table in workload.tables}
     if len(widths) != 1:
         raise UsageError(
@@ -71,7 +71,7 @@ def _model_of(workload: Workload) -> RunModel:
 
 
 def run_workload(run: Run) -> Workload:
-    """The tables of a run with the ids a sample that its data says, as the planner takes them."""
+    """The tables of a run as a workload for the planner, with mean ids per sample from the data's schema."""
     schema = open_data(run.data.train, "data.train").schema
     means = {feature.name: feature.pooling_factor or 1.0 for feature in schema.features}
     tables = tuple(
@@ -94,11 +94,11 @@ def propose(
     run: Run, workload: Workload, target: float, method: str, maps: str, on_progress: OnProgress = lambda _: None,
     **fields: Any,
 ) -> Proposal:  # fmt: skip
-    """A run whose tables have `target` times fewer parameters, its maps written to the file `maps`.
+    """Propose a run whose tables have `target` times fewer parameters, and write its maps to the file `maps`.
 
-    learned_hash trains a cheap model for its maps; mixed_dimension cuts every table into blocks by how often ids occur
-    in the training data, and the power rule gives each its width. fields: tables, above_rows and the like, of rules;
-    an operation is dropped where the method has none.
+    learned_hash trains a cheap model for its maps. mixed_dimension cuts every table into blocks by how often ids occur
+    in the training data, and the power rule gives each block its width. fields: of rules, such as tables and
+    above_rows; `operation` is dropped if the method does not use it.
 
     Raises:
         UsageError: the target cannot be reached, or the run's tables are not the workload's.
@@ -117,7 +117,7 @@ def propose(
 
 
 class Wanted(NamedTuple):
-    """What a method that needs data makes rules for. maps: the file in which it writes its maps of ids."""
+    """The input of a method that makes rules from data. maps: the file to which it writes its maps of ids."""
 
     run: Run
     workload: Workload
@@ -131,7 +131,7 @@ MapsAndRules = tuple[dict[str, IdMap], tuple[CompressionRule, ...]]
 
 
 def hash_rules(wanted: Wanted) -> MapsAndRules:
-    """A learned hash of the factor by which a fixed one would reach the target."""
+    """Learned hashes, by the factor with which a fixed hash would reach the target."""
     fields = wanted.fields
     factor = compress_to(wanted.workload, wanted.target, "hash", **fields).rules[0].factor
     wanted.on_progress(f"learning hashes {factor:.3g} times smaller")
@@ -142,7 +142,7 @@ def hash_rules(wanted: Wanted) -> MapsAndRules:
 
 
 def block_rules(wanted: Wanted) -> MapsAndRules:
-    """The mildest widths of blocks by popularity that reach the target; a rule for each table, since widths differ."""
+    """The largest widths of blocks that reach the target, with a rule for each table, since widths differ."""
     wanted.on_progress("counting ids")
     rule = CompressionRule(method="mixed_dimension", **wanted.fields)
     mine = [table for table in workload_tables(wanted.workload) if rule.fits(table)]
@@ -167,18 +167,18 @@ def block_rules(wanted: Wanted) -> MapsAndRules:
 
 
 def block_widths(counts: Ints, embedding_dim: int, temperature: float) -> tuple[int, ...]:
-    """Columns of the blocks SHARES of a table's ids by the power rule. counts: how often each id occurs."""
+    """Columns of each block (SHARES) of a table's ids, by the power rule. counts: how often each id occurs."""
     falling = np.sort(counts)[::-1]
     ends = [round(len(falling) * sum(SHARES[: k + 1])) for k in range(len(SHARES))]
     blocks = [falling[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     rows = [max(1, len(block)) for block in blocks]
-    queries = [float(block.sum()) + 1.0 for block in blocks]  # one more: ids that never occur have a width too
+    queries = [float(block.sum()) + 1.0 for block in blocks]  # plus one, so that ids that never occur have a width too
     widths = power_rule(rows, temperature=temperature, base_dim=embedding_dim, queries=queries)
     return tuple(min(embedding_dim, kernel_width(width)) for width in widths.tolist())
 
 
 def _check_same(workload: Workload, run: Run, schema: DataSchema) -> None:
-    """UsageError where a run's tables are not those of a workload."""
+    """Raise UsageError if a run's tables differ from those of a workload."""
     mine = {table.name: table.num_embeddings for table in tables_of(run.model, schema)}
     asked = {table.name: table.num_embeddings for table in workload.tables}
     odd = next((name for name in sorted({*mine, *asked}) if mine.get(name) != asked.get(name)), None)
@@ -189,4 +189,4 @@ def _check_same(workload: Workload, run: Run, schema: DataSchema) -> None:
         )
 
 
-FROM_DATA = {"learned_hash": hash_rules, "mixed_dimension": block_rules}  # what makes rules of our methods out of data
+FROM_DATA = {"learned_hash": hash_rules, "mixed_dimension": block_rules}  # make rules of built-in methods from data

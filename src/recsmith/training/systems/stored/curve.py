@@ -1,6 +1,6 @@
-"""Methods and factors of storing tables smaller, trained on a user's data: AUC against bytes.
+"""Train several compression methods and factors on a user's data, for a curve of AUC against bytes.
 
-Every training is a line of `trainings.jsonl` in the folder as soon as it is done, and not done again.
+Every training is added to `trainings.jsonl` in the folder as soon as it is done, and is not repeated.
 """
 
 import json
@@ -22,13 +22,13 @@ from recsmith.training.systems.stored.compressing import OnProgress, propose, ru
 from recsmith.workloads import Workload
 
 SCHEMA = "recsmith/compression-curve/1"
-WEIGHT, MAP = 4, 4  # bytes of a number and of an id in a map
+WEIGHT, MAP = 4, 4  # bytes of a weight, and of an id in a map
 FULL = "full"
 
 
 @noun
 class TrainedSmaller:
-    """One training. weight_bytes: of tables and of what puts vectors together. map_bytes: of maps of ids."""
+    """One training. weight_bytes: of tables and of the layers that combine vectors. map_bytes: of maps of ids."""
 
     method: str
     factor: float
@@ -42,10 +42,10 @@ def compression_curve(
     run: Run, methods: Sequence[Any], factors: Sequence[float], seeds: int, folder: str,
     on_progress: OnProgress = lambda _: None, **fields: Any,
 ) -> list[CompressionPoint]:  # fmt: skip
-    """Train a run as it is, and by every method at every factor, once for each seed; the curve, by method and size.
+    """Train a run uncompressed, and with every method and factor, once per seed; the curve by method and size.
 
-    folder: what is there already is not trained again. fields: tables, above_rows and the like, of rules. A factor that
-    a method cannot reach is passed over, and on_progress hears why.
+    folder: trainings that are there already are not repeated. fields: of rules, such as tables and above_rows. A factor
+    that a method cannot reach is skipped, and on_progress is told why.
 
     Raises:
         UsageError: the run has no data.test, or the folder holds trainings of another run.
@@ -75,7 +75,7 @@ def compression_curve(
 
 
 def points(found: Sequence[TrainedSmaller]) -> list[CompressionPoint]:
-    """Trainings of the same method and factor as one point."""
+    """Points of the curve: trainings of the same method and factor are averaged over seeds."""
     groups: dict[tuple[str, float], list[TrainedSmaller]] = {}
     for each in found:
         groups.setdefault((each.method, each.factor), []).append(each)
@@ -98,7 +98,7 @@ def points(found: Sequence[TrainedSmaller]) -> list[CompressionPoint]:
 
 
 def read_trainings(file: Path) -> list[TrainedSmaller]:
-    """The trainings of a file; a last line that was cut when its process was ended is passed over."""
+    """The trainings in a file. A last line that was cut off when its process ended is removed from the file."""
     if not file.exists():
         return []
     lines = read_text(str(file)).split("\n")
@@ -108,7 +108,7 @@ def read_trainings(file: Path) -> list[TrainedSmaller]:
 
 
 def curve_to_raw(curve: Sequence[CompressionPoint]) -> Raw:
-    """Plain data of a curve."""
+    """The curve as plain data."""
     return {"schema": SCHEMA, "points": [encode(point) for point in curve]}
 
 
@@ -139,7 +139,7 @@ def _trained(
 
 
 def _append(file: Path, made: TrainedSmaller) -> None:
-    """Write a training as a line, on disk before anything else is done."""
+    """Append a training as a line, and sync it to disk before returning."""
     with file.open("a") as opened:
         opened.write(json.dumps(encode(made)) + "\n")
         opened.flush()
@@ -147,7 +147,7 @@ def _append(file: Path, made: TrainedSmaller) -> None:
 
 
 def _check_run(run: Run, fields: dict[str, Any], folder: Path) -> None:
-    """UsageError where a folder holds trainings of another run or other rules; it is marked where it is new."""
+    """Raise UsageError if a folder holds trainings of another run or other rules; a new folder is marked."""
     mark, now = folder / "run.json", {"run": run_to_raw(run), "words": fields}
     text = dump_json(now)
     if not mark.exists():

@@ -1,4 +1,4 @@
-"""Id maps of a run's tables from its training data: orders by popularity, and learned hashes.
+"""Id maps of a run's tables, made from its training data: orders by popularity, and learned hashes.
 
 S ids of a table, d columns of the cheap embedding
 """
@@ -23,13 +23,13 @@ from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 
 BATCH = 65_536  # samples that are counted at once
-COLUMNS, FEW_COLUMNS = 8, 4  # of the training that learned hashes rest on; trade-off: fewer know less, and less noise
-OFTEN = 20  # times; where ids occur less often in the median, their vectors are mostly noise, and few columns do better
+COLUMNS, FEW_COLUMNS = 8, 4  # of the training for learned hashes; trade-off: fewer columns learn less, also less noise
+OFTEN = 20  # median occurrences of an id; below, vectors are mostly noise, and few columns do better
 OnProgress = Callable[[str], object]
 
 
 def popularity_maps(run: Run) -> dict[str, IdMap]:
-    """The order of the ids of each table by how often the training data holds them.
+    """The ids of each table in order of how often they occur in the training data.
 
     Raises what reading the data raises.
     """
@@ -42,15 +42,15 @@ def hash_maps(
     run: Run, factor: float, *, above_rows: int = 200, columns: int | None = None, private: float = 0.5,
     only: Sequence[str] | None = None, on_progress: OnProgress = lambda _: None,
 ) -> dict[str, IdMap]:  # fmt: skip
-    """Learned hashes of all tables with more than above_rows rows, `factor` times fewer rows each.
+    """Learned hashes of all tables with more than above_rows rows, each with `factor` times fewer rows.
 
-    The run is trained once with tables of `columns` columns, stored as they are; None: as `cheap_columns` says of its
-    counts. Ids whose vectors are then close share rows, weighted by how often they occur. private: share of the rows
-    that the most frequent ids have alone.
-    only: names of tables; None for all that are so large.
+    The run is trained once with uncompressed tables of `columns` columns; None: chosen by `cheap_columns` from counts
+    of ids. Then ids with similar vectors share rows, weighted by how often they occur. private: share of the rows that
+    are reserved for the most frequent ids, one each.
+    only: names of tables; None: all that are large enough.
 
     Raises:
-        UsageError: no table is so large, or what training and clustering raise.
+        UsageError: no table is large enough, or what training and clustering raise.
     """
     from recsmith.training.job.export import WEIGHTS  # needs torch, which counting does not
 
@@ -80,13 +80,13 @@ def hash_maps(
 
 
 def cheap_columns(counts: Sequence[Ints]) -> int:
-    """Columns of the cheap training, of how often the ids of each table occur (S,): few where most occur rarely."""
+    """Columns of the cheap training: few if most ids occur rarely. counts: how often each id of a table occurs (S,)."""
     known = np.concatenate([each[each >= KNOWN] for each in counts])
     return COLUMNS if len(known) and np.median(known) >= OFTEN else FEW_COLUMNS
 
 
 def id_counts(dataset: Dataset, tables: Sequence[RunTable]) -> dict[str, Ints]:
-    """How often each id of each table occurs in a dataset (S,), by name of the table."""
+    """How often each id of each table occurs in a dataset (S,), by table name."""
     counts = {table.name: np.zeros(table.num_embeddings, dtype=np.int64) for table in tables}
     with dataset.batches(rank=0, world_size=1, batch_size=BATCH, seed=0, shuffle=False, drop_last=False) as batches:
         for batch in batches:
@@ -98,7 +98,7 @@ def id_counts(dataset: Dataset, tables: Sequence[RunTable]) -> dict[str, Ints]:
 
 
 def _weights(file: Path, tables: list[str]) -> dict[str, Floats]:
-    """The weights of tables (S, d) in an exported model's file."""
+    """The weights of tables (S, d), read from an exported model's file."""
     with safe_open(file, framework="np") as opened:
         names = {table: next(name for name in opened.keys() if f".{table}.weight" in name) for table in tables}  # noqa: SIM118
         return {table: opened.get_tensor(name).astype(np.float64) for table, name in names.items()}

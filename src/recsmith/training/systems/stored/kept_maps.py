@@ -1,4 +1,4 @@
-"""The id maps of a run, kept with what was trained: weights mean nothing under other maps. Without torch."""
+"""The id maps of a run, kept with its weights, which are meaningless with other maps. Without torch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +12,12 @@ from recsmith.errors import UsageError
 
 
 def with_maps_in(model: Any, folder: Path) -> Any:
-    """The model whose rules name the maps in a folder that a card names."""
+    """The model whose rules name the maps in a folder. model: of a card, whose rules name files in its folder."""
     return _with_maps(model, [str(folder / name) for name in _named(model)])
 
 
 def keep_maps(model: Any, folder: Path) -> Any:
-    """Copy the maps that a model's rules name into a folder; the model that names the copies, by their names there."""
+    """Copy the maps that a model's rules name into a folder; returns the model with the copies' names there."""
     kept = kept_names(model)
     for source, name in dict(zip(_named(model), kept, strict=True)).items():
         save_maps(load_maps(source), folder / name)
@@ -25,7 +25,7 @@ def keep_maps(model: Any, folder: Path) -> Any:
 
 
 def check_maps(model: Any, folder: Path) -> None:
-    """UsageError where the maps that a model's rules name are no longer those that were kept in a folder."""
+    """Raise UsageError if the maps that a model's rules name differ from those kept in a folder."""
     for source, name in dict(zip(_named(model), kept_names(model), strict=True)).items():
         kept, now = load_maps(folder / name), load_maps(source)
         if kept.keys() != now.keys() or not all(np.array_equal(kept[t].numbers, now[t].numbers) for t in kept):
@@ -36,19 +36,19 @@ def check_maps(model: Any, folder: Path) -> None:
 
 
 def kept_names(model: Any) -> list[str]:
-    """The file in the folder of what was trained that keeps the maps of each rule which has some: one for each file."""
+    """File names, in the folder of what was trained, of the maps of each rule that has maps; one per source file."""
     numbers = [number for number, rule in enumerate(model.compression) if rule.maps is not None]
     first = dict(zip(reversed(_named(model)), reversed(numbers), strict=True))
     return [f"maps-{first[source]}.safetensors" for source in _named(model)]
 
 
 def _named(model: Any) -> list[str]:
-    """The files of maps that rules name, in their order."""
+    """The map files that rules name, in the order of rules."""
     return [rule.maps for rule in model.compression if rule.maps is not None]
 
 
 def _with_maps(model: Any, files: Sequence[str]) -> Any:
-    """The model whose rules name these files, in their order."""
+    """The model whose rules name these map files, in the order of rules."""
     left = iter(files)
     rules = (rule if rule.maps is None else replace(rule, maps=next(left)) for rule in model.compression)
     return replace(model, compression=tuple(rules))

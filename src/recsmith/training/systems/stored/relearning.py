@@ -1,7 +1,7 @@
-"""Learns the hashes of a run again, and carries its newest checkpoint over to them, into a run that goes on.
+"""Learn the hashes of a run again, and convert its newest checkpoint to them, for a run that continues.
 
-What ids have in common changes, and new ones come. A learned hash stays as it was learned, so now and then it is
-learned anew, from data of today. The vector of an id is then in another row, shared with others.
+What ids have in common changes, and new ids appear, but a learned hash does not change. So from time to time it is
+learned anew from current data. The vector of an id is then in another row, shared with other ids.
 """
 
 import shutil
@@ -28,15 +28,16 @@ CHECKPOINTS, MAPS, RUN, HASHED = "checkpoints", "maps.safetensors", "run.yaml", 
 
 
 def relearn(run: Run, folder: str | Path, *, on_progress: OnProgress = lambda _: None) -> Run:
-    """Learn the hashes of a run again from its training data; the run that goes on with them, written to a new folder.
+    """Learn a run's hashes again from its training data, and write a run that continues with them to a new folder.
 
-    The folder gets the newest checkpoint with weights and optimizer state carried over: a row has the mean of what its
-    ids had, weighted by how often they occur. Everything else of the checkpoint stays, so that `train` goes on with the
-    next sample. run: with the data to learn from, which may be newer than what it was trained on. Memory: the whole
-    checkpoint on this machine. Cost: a training with 4 columns (docs/compress.md), and a pass over the data.
+    The folder gets the newest checkpoint with converted weights and optimizer state: each row is the mean of its ids'
+    former rows, weighted by how often the ids occur. Everything else in the checkpoint is unchanged, so `train`
+    continues with the next sample. run: with the data to learn from, which may be newer than its former training data.
+    Memory: the whole checkpoint on this machine. Cost: a training with 4 columns (docs/compress.md), and a pass over
+    the data.
 
     Raises:
-        UsageError: the run has no learned hash or no checkpoint, or the folder is there already.
+        UsageError: the run has no learned hash or no checkpoint, or the folder exists already.
         And what training and clustering raise.
     """
     target = Path(folder)
@@ -72,7 +73,7 @@ Learned = tuple[dict[str, IdMap], dict[str, IdMap], dict[str, Ints]]  # maps bef
 
 
 def _relearned(run: Run, number: int, on_progress: OnProgress) -> Learned:
-    """What a rule's hashes were, what they are now, and how often each id occurs."""
+    """The hashes of a rule before and after, and how often each id occurs."""
     rule: CompressionRule = run.model.compression[number]
     mapped = [n for n, each in enumerate(run.model.compression) if each.maps is not None]
     before = load_maps(Path(run.output) / kept_names(run.model)[mapped.index(number)])
@@ -83,7 +84,7 @@ def _relearned(run: Run, number: int, on_progress: OnProgress) -> Learned:
 
 
 def _carry(source: Path, target: Path, made: dict[int, Learned]) -> None:
-    """A checkpoint with the rows of some tables carried over."""
+    """Write a checkpoint with the rows of some tables converted."""
     target.mkdir(parents=True)
     for file in source.iterdir():
         if file.name in (PROGRESS, PLAN_FILE) or file.name.startswith("random-"):
@@ -99,7 +100,7 @@ def _carry(source: Path, target: Path, made: dict[int, Learned]) -> None:
 
 
 def _carried(tensor: torch.Tensor, before: IdMap, after: IdMap, counts: Ints, rows: int) -> torch.Tensor:
-    """Weights or state of a table. State with a number for each row of each column shard is carried shard by shard."""
+    """Convert the weights or state of a table; state with a number per row and column shard, shard by shard."""
     parts = np.split(tensor.to(torch.float64).numpy(), max(1, len(tensor) // rows))
     made = np.concatenate([carried_rows(part, before, after, counts, rows) for part in parts])
     return torch.from_numpy(made).to(tensor.dtype)

@@ -1,4 +1,4 @@
-"""Tables whose rows are not pooled, stored smaller: to a model they are one collection of logical tables.
+"""Compressed tables that are not pooled, which a model sees as one collection of logical tables.
 
 n ids of a feature in all samples, D columns of a logical table
 """
@@ -16,9 +16,9 @@ from recsmith.training.systems.stored.tables import StoredModule, StoredTable
 
 
 class StoredSequences(nn.Module, StoredModule):
-    """Tables of which some are stored smaller. transforms: how, by name of the table.
+    """Tables of which some are compressed. transforms: how, by table name.
 
-    TorchRec wants one width of all tables of a collection, so that there is one for each width.
+    TorchRec requires all tables of a collection to have one width, so there is one collection for each width.
     """
 
     def __init__(
@@ -39,16 +39,19 @@ class StoredSequences(nn.Module, StoredModule):
         return [table.config for table in self.logical]  # type: ignore[misc]
 
     def forward(self, features: KeyedJaggedTensor) -> dict[str, JaggedTensor]:
-        """The rows (n, D) of each logical feature. features: the physical ones."""
+        """Look up the rows (n, D) of each logical feature. features: the physical features."""
         return self.combine([each(features) for each in self.collections], features)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Of each physical table."""
+        """The weights of each physical table, by name."""
         return {name: each.weight for part in self.collections for name, each in part.embeddings.items()}  # type: ignore[union-attr, operator]
 
 
 class CombinedRows(nn.ModuleList):
-    """How the rows of each stored table are put together. It has no tables: TorchRec's pipelines run it whole."""
+    """Combines the rows of each compressed table.
+
+    It holds no tables, so TorchRec's pipelines run it as a whole.
+    """
 
     def __init__(self, tables: Sequence[StoredTable]) -> None:
         super().__init__(Same() if table.transform is None else table.transform.combination() for table in tables)
@@ -57,7 +60,7 @@ class CombinedRows(nn.ModuleList):
     def forward(
         self, found: Sequence[Mapping[str, JaggedTensor]], features: KeyedJaggedTensor
     ) -> dict[str, JaggedTensor]:
-        """The rows (n, D) of each logical feature, from those of the physical ones."""
+        """Combine rows of physical features into those of logical features (n, D)."""
         rows = {name: each for part in found for name, each in part.items()}
         carried = {name for table in self.stored for name in _carried(table)}
         numbers = features.to_dict() if carried else {}
@@ -77,7 +80,7 @@ def _rows(
     transform: EmbeddingTransform | None, combine: nn.Module, feature: str, rows: Mapping[str, JaggedTensor],
     numbers: Mapping[str, JaggedTensor],
 ) -> JaggedTensor:  # fmt: skip
-    """The rows of one feature."""
+    """The rows of one logical feature."""
     if transform is None:
         return rows[feature]
     parts = [rows[physical(feature, lookup.name)] for lookup in transform.lookups]
@@ -89,5 +92,5 @@ def _rows(
 
 
 def _spread(rows: torch.Tensor, has: torch.Tensor) -> torch.Tensor:
-    """The rows of a lookup at the ids that it has (n, columns); zeros at others."""
+    """Place a lookup's rows at the ids that have one (n, columns), with zeros at all other ids."""
     return rows.new_zeros(len(has), rows.shape[1]).index_copy(0, has.nonzero()[:, 0], rows)

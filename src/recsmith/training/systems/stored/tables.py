@@ -1,4 +1,4 @@
-"""Tables that are stored smaller: to a model they are one collection of logical tables.
+"""Compressed tables, which a model sees as one collection of logical tables.
 
 B samples, D columns of a logical table
 """
@@ -20,18 +20,18 @@ from recsmith.embeddings.combining import Same
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.protocol import InitialWeights, TableModule, torchrec_initial
 
-CHUNK = 65_536  # ids whose vectors are put together at once: some megabytes at any width
+CHUNK = 65_536  # ids whose vectors are combined at once: some megabytes at any width
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A logical table as a model has it, and how it is stored; None: as it is."""
+    """A logical table as a model sees it, and the transform by which it is stored; None: uncompressed."""
 
     config: EmbeddingBagConfig | EmbeddingConfig
     transform: EmbeddingTransform | None = None
 
     def logical_config(self) -> EmbeddingBagConfig | EmbeddingConfig:
-        """TorchRec's config that the model sees, with the features that it sees."""
+        """TorchRec's config as the model sees it, with the names of the features that it sees."""
         outputs = () if self.transform is None else self.transform.outputs
         if not outputs:
             return self.config
@@ -40,13 +40,13 @@ class StoredTable:
 
     @property
     def parts(self) -> tuple[PhysicalTable | None, ...]:
-        """Those of the transform; of a table that is stored as it is, None."""
+        """The physical tables of the transform; (None,) for an uncompressed table."""
         return (None,) if self.transform is None else self.transform.parts
 
     def physical_configs(self) -> list[Any]:
         """TorchRec's configs of the physical tables.
 
-        Those of pooled tables pool by sums: means are taken of what is put together.
+        Pooled ones are summed; if the logical table pools by means, these are taken after combining.
         """
         if self.transform is None:
             return [self.config]
@@ -70,17 +70,17 @@ class StoredTable:
 
 
 class StoredModule(TableModule):
-    """What tables that are stored smaller have alike, whether they are pooled or not."""
+    """What compressed tables have in common, pooled or not."""
 
     logical: tuple[StoredTable, ...]
     combine: Any
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Of each physical table, not sharded."""
+        """The weights of each physical table, by name, not sharded."""
         raise NotImplementedError
 
     def features(self) -> Features:
-        """Physical features, and how ids of the data go there."""
+        """The physical features, and how ids of the data are mapped to them."""
         transforms = {
             feature: table.transform
             for table in self.logical
@@ -92,11 +92,11 @@ class StoredModule(TableModule):
         return Features((*names, *carried), transforms)
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """The physical tables."""
+        """The configs of the physical tables."""
         return [config for table in self.logical for config in table.physical_configs()]
 
     def initial(self) -> dict[str, InitialWeights]:
-        """As the parts of transforms say."""
+        """Initial weights of the physical tables, as the parts of transforms define them."""
         return {
             config.name: _initial(config, part)
             for table in self.logical
@@ -104,11 +104,11 @@ class StoredModule(TableModule):
         }
 
     def names(self) -> list[str]:
-        """Of the logical tables."""
+        """Names of the logical tables."""
         return [table.config.name for table in self.logical]
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """The vectors of all ids, put together."""
+        """The vectors of all ids of a logical table, combined from its physical tables; None if it is not here."""
         if name not in self.names():
             return None
         number = self.names().index(name)
@@ -129,7 +129,7 @@ class StoredModule(TableModule):
 
 
 class StoredTables(nn.Module, StoredModule):
-    """Embedding tables of which some are stored smaller. transforms: how, by name of the table."""
+    """Pooled embedding tables of which some are compressed. transforms: how, by table name."""
 
     reads_by_name = True
 
@@ -148,23 +148,26 @@ class StoredTables(nn.Module, StoredModule):
         return [table.logical_config() for table in self.logical]
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
-        """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
+        """Look up pooled vectors (B, D) of each logical feature. features: the physical features."""
         return self.combine(self.tables(features), features)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Of each physical table."""
+        """The weights of each physical table, by name."""
         return {name: each.weight for name, each in self.tables.embedding_bags.items()}  # type: ignore[misc]
 
 
 class Combined(nn.ModuleList):
-    """How the vectors of each stored table are put together. It has no tables: TorchRec's pipelines run it whole."""
+    """Combines the vectors of each compressed table.
+
+    It holds no tables, so TorchRec's pipelines run it as a whole.
+    """
 
     def __init__(self, tables: Sequence[StoredTable]) -> None:
         super().__init__(Same() if table.transform is None else table.transform.combination() for table in tables)
         self.stored = tuple(tables)
 
     def forward(self, pooled: KeyedTensor, features: KeyedJaggedTensor) -> KeyedTensor:
-        """Pooled vectors (B, D) of each logical feature from those of the physical ones."""
+        """Combine pooled vectors of physical features into those of logical features (B, D)."""
         found = pooled.to_dict()
         names = [name for table in self.stored for name in table.logical_config().feature_names]
         vectors = [
@@ -179,7 +182,7 @@ class Combined(nn.ModuleList):
 def _vector(
     table: StoredTable, combine: nn.Module, feature: str, found: dict[str, torch.Tensor], features: KeyedJaggedTensor
 ) -> torch.Tensor:
-    """The vectors of one feature; where its table pools by means, of what is put together."""
+    """The pooled vectors of one feature; for means, the combined sums are divided by the number of ids."""
     transform = table.transform
     if transform is None:
         return found[feature]
@@ -192,7 +195,7 @@ def _vector(
 
 
 def _initial(config: BaseEmbeddingConfig, part: PhysicalTable | None) -> InitialWeights:
-    """Within reach of the part's center; a reach that it does not say is torchrec's."""
+    """Initial weights around the part's center, with its reach, or TorchRec's reach if it has none."""
     usual = torchrec_initial(config)
     if part is None:
         return usual

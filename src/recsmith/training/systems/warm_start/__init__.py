@@ -1,9 +1,9 @@
-"""A run that begins with the weights of another one: `start_from` of a run (docs/daily.md).
+"""Start a run with the weights of an earlier training: `start_from` of a run (docs/daily.md).
 
-A model that learns every day begins with what it knew the day before. trained.py opens what is begun with, matching.py
-says what of it the run's model takes, and what is new, larger or gone; layers.py, which inputs of a layer are of which
-feature; loading.py puts it into a rank's shards, under any plan. A run that goes on from its own checkpoint does not
-begin again.
+A model that is trained every day starts with what it learned the day before. trained.py opens the earlier training.
+matching.py decides which of its weights the run's model takes, and what is new, larger or gone; layers.py names the
+feature of each input of a layer. loading.py loads weights into a rank's shards, under any plan. A run that continues
+from its own checkpoint does not start again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ STARTS = PlainPart("start_from", owns=Capabilities({START}))
 
 
 class WarmStart(System):
-    """Weights at the start of another run."""
+    """The system that loads weights of an earlier training at the start of a run (`start_from`)."""
 
     key = "start_from"
     settings = StartFrom | str
@@ -37,15 +37,15 @@ class WarmStart(System):
     )
 
     def wrong(self, run: "Run") -> Sequence[str | None]:
-        """A run that begins with itself."""
+        """Refuse a run that starts from its own output."""
         return () if run.start_from is None else (_itself(start_of(run.start_from).path, run.output),)
 
     def row_parts(self, run: "Run") -> Sequence["Part"]:
-        """Who says with which weights tables begin."""
+        """The part that sets the first weights of tables."""
         return () if run.start_from is None else (STARTS,)
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """A plan that is made here can take the state of the optimizer of every table."""
+        """Rules for a new plan, so that the optimizer state of every table can be loaded under it."""
         if run.start_from is None:
             return ()
         from recsmith.training.systems.warm_start.loading import plan_rules
@@ -53,7 +53,7 @@ class WarmStart(System):
         return plan_rules(run)
 
     def decide(self, made: OpenRun) -> OpenRun:
-        """What comes along; nothing where the run goes on from its own checkpoint."""
+        """Lines on what is loaded; none if the run continues from its own checkpoint."""
         if made.run.start_from is None or made.before is not None:
             return made
         from recsmith.training.systems.warm_start.loading import matched
@@ -61,7 +61,7 @@ class WarmStart(System):
         return made.telling(self.key, True, matched(made.run, made.parts, made.plan).lines)
 
     def watched_before(self, run: "Run") -> tuple[Mapping[str, Raw], str] | None:
-        """What watchers learned of the data before."""
+        """The states of watchers in the earlier training, and its path; None if the run starts from none."""
         if run.start_from is None:
             return None
         from recsmith.training.systems.warm_start.trained import open_trained
@@ -71,7 +71,7 @@ class WarmStart(System):
         return None if saved is None else (saved.progress.get(STATES) or {}, path)
 
     def begin_weights(self, made: "PreparedRun", job: "ShardedJob") -> None:
-        """The weights and the state of optimizers that come along, over those that were drawn."""
+        """Load weights and optimizer state over those that were drawn."""
         if made.run.start_from is None:
             return
         from recsmith.training.systems.warm_start.loading import load_start

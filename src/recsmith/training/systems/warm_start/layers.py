@@ -1,7 +1,7 @@
-"""Which inputs of a dense layer come from which feature or column, of the built-in models; imports no torch.
+"""Which inputs of a dense layer come from which feature or column, in the built-in models; imports no torch.
 
-With a new feature, the first layer behind the features has more inputs. Weights of the inputs that were there before
-come along by these names, wherever they stand now.
+With a new feature, the first layer after the features has more inputs. By these names, weights of the former inputs are
+loaded at their new positions.
 """
 
 from itertools import combinations
@@ -10,13 +10,13 @@ from recsmith.data import DataSchema
 from recsmith.training.run import RunModel
 from recsmith.training.run.tables import tables_of
 
-DENSE = "dense columns"  # as one of the inputs: what the first layers make of them
+DENSE = "dense columns"  # name of the inputs that the first layers make of dense columns
 
 
 def inputs_of(model: RunModel, schema: DataSchema) -> list[list[str]]:
-    """Names of the inputs of the layers that read columns, and of those that read features, in their order.
+    """Names of the inputs of the layer that reads columns, and of the one that reads features, each in order.
 
-    Empty for models of which nothing is known here.
+    Empty for models that are not known here.
     """
     columns = [f"column {name}" for name in schema.dense]
     if model.table_module is not None or model.compression:

@@ -1,4 +1,4 @@
-"""What comes along, put into a rank's shards: each rank reads the rows that it holds, under any plan."""
+"""Load an earlier training into a rank's shards: each rank reads the rows that it holds, under any plan."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -32,12 +32,12 @@ from recsmith.training.systems.warm_start.settings import start_of
 from recsmith.training.systems.warm_start.trained import WEIGHT, Trained, open_trained
 from recsmith.training.tables.plain import exported_names
 
-UNLIKE = 1.5  # times the samples of the training before, or that part of them, from which on a line says so
-STATE_OF = "optimizer.{group}.state."  # before the name of a weight and of its state, in a checkpoint
+UNLIKE = 1.5  # ratio of samples now to samples before, or its inverse, from which a line warns
+STATE_OF = "optimizer.{group}.state."  # prefix of the name of a weight and of its state, in a checkpoint
 
 
 def plan_rules(run: Run) -> tuple[TableRule, ...]:
-    """Rules under which a plan can take the state of tables that comes along."""
+    """Rules under which a new plan can load the saved optimizer state of tables."""
     trained = open_trained(start_of(run.start_from).path)
     if trained.saved is None or "sparse" not in same_optimizers(run, trained):
         return ()
@@ -45,7 +45,7 @@ def plan_rules(run: Run) -> tuple[TableRule, ...]:
 
 
 def matched(run: Run, parts: Unsharded, plan: Plan) -> Match:
-    """What a run begins with, and what it does not; refused as `load_start` would refuse it. plan: of the run's tables.
+    """Decide what a run takes from an earlier training, and refuse what `load_start` would refuse. plan: of its tables.
 
     Raises:
         UsageError: there is nothing at the path, or it is of another model or of other data.
@@ -61,7 +61,7 @@ def matched(run: Run, parts: Unsharded, plan: Plan) -> Match:
 
 
 def load_start(made: PreparedRun, job: ShardedJob) -> None:
-    """Weights, and the state of optimizers where it fits, over what was drawn; called on every rank.
+    """Load weights, and optimizer state if it fits, over what was drawn. Every rank must call this.
 
     Raises what `matched` raises.
     """
@@ -84,7 +84,7 @@ def load_start(made: PreparedRun, job: ShardedJob) -> None:
 
 
 def _with_rows(match: Match, run: Run, job: ShardedJob, trained: Trained, names: Mapping[str, str]) -> Match:
-    """The same, with where rows of tables stood, as systems say."""
+    """The match with the former row of each row, for tables whose rows moved, as systems define them."""
     rows, elsewhere = match.rows_there(_weights(trained, names)), dict[str, Ints]()
     for system in systems():
         elsewhere |= system.begin_rows(run, job, trained, rows)
@@ -94,7 +94,7 @@ def _with_rows(match: Match, run: Run, job: ShardedJob, trained: Trained, names:
 def _matched(
     run: Run, schema: DataSchema, here: Mapping[str, Shape], trained: Trained, exported: Mapping[str, str]
 ) -> Match:
-    """exported: names of the run's weights in an exported model."""
+    """Match the run's weights with the earlier training. exported: names of the run's weights in an exported model."""
     there = _weights(trained, trained.names_of(exported))
     inputs: list[tuple[list[str], list[str]]] = []
     if trained.card is not None:
@@ -110,7 +110,7 @@ def _matched(
 
 
 def _not_ended(trained: Trained) -> list[str]:
-    """A line where the training has no model yet of what the checkpoint holds: it was stopped, or still trains."""
+    """A line if the training has not exported what the checkpoint holds: it was stopped, or is still running."""
     there = None if trained.card is None else trained.card.step
     if trained.saved is None or (trained.card is not None and (there is None or there >= (trained.step or 0))):
         return []
@@ -119,7 +119,7 @@ def _not_ended(trained: Trained) -> list[str]:
 
 
 def _much_or_little(run: Run, samples: int | None, trained: Trained) -> list[str]:
-    """A line where the data is much more or less than that of the training, as of a day that lacks files."""
+    """A line if the data is much more or less than that of the training, as for a day with missing files."""
     if trained.saved is None or run.steps or trained.saved.run.steps or _not_ended(trained):
         return []
     position = trained.saved.progress["position"] or {}
@@ -133,7 +133,7 @@ def _much_or_little(run: Run, samples: int | None, trained: Trained) -> list[str
 
 
 def _again(source: Any, trained: Trained) -> list[str]:
-    """A line where the data is that of the training once more, as of a day that was given twice."""
+    """A line if the data is the same as that of the training, as for a day that was given twice."""
     digest = data_digest(source)
     if digest is None or trained.card is None or trained.card.trained_on != digest:
         return []
@@ -141,13 +141,13 @@ def _again(source: Any, trained: Trained) -> list[str]:
 
 
 def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
-    """Shapes of what is there, by the names that the run's model has for it."""
+    """Shapes of the training's weights, by their names in the run's model."""
     own = {there: name for name, there in names.items()}
     return {own.get(there, there): shape for there, shape in trained.weights.items()}
 
 
 def _check_meaning(here: DataSchema, there: DataSchema, path: str) -> None:
-    """Refuse data in which a feature that both have means something else; a vocabulary may have more values."""
+    """Refuse data in which a common feature has another meaning. A vocabulary may have more values."""
     both = set(here.feature_names) & set(there.feature_names)
     if here.values is not None and there.values is not None:
         old, new = there.values.vocabularies, here.values.vocabularies
@@ -177,7 +177,7 @@ def _first_line(run: Run, trained: Trained) -> str:
 
 
 def same_optimizers(run: Run, trained: Trained) -> set[str]:
-    """The optimizers whose state comes along, sparse and dense: those of the kind that the training had."""
+    """The optimizers, sparse and dense, whose state is loaded: those of the same kind as in the training."""
     before = trained.optimizers
     if before is None or not start_of(run.start_from).optimizer:
         return set()
@@ -186,7 +186,7 @@ def same_optimizers(run: Run, trained: Trained) -> set[str]:
 
 
 def _rearranged(run: Run, trained: Trained, plan: Plan) -> list[tuple[str, str]]:
-    """(table, why) of tables whose state would have to be rearranged under the plan."""
+    """(table, why) for tables whose state would have to be rearranged under the plan."""
     if trained.saved is None or "sparse" not in same_optimizers(run, trained):
         return []
     before = {each.table: each for each in trained.saved.plan.placements}
@@ -200,7 +200,7 @@ def _rearranged(run: Run, trained: Trained, plan: Plan) -> list[tuple[str, str]]
 
 
 def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:
-    """Weights of an exported model."""
+    """Copy weights from an exported model."""
     assert trained.model is not None
     check_together(trained.model)
     with opened_file(trained.model / WEIGHTS) as opened:
@@ -220,7 +220,7 @@ def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[
 
 
 def _load_weights(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:
-    """Weights of a checkpoint."""
+    """Load weights from a checkpoint."""
     reads = Reads(trained.state)
     for name, corner, tensor, _ in job.rows.shards():
         key = f"{WEIGHT}{names[name]}"
@@ -236,7 +236,7 @@ def _load_weights(job: ShardedJob, match: Match, trained: Trained, names: Mappin
 def _load_states(
     job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str], groups: set[str], without: set[str]
 ) -> None:  # fmt: skip
-    """The state of optimizers, of weights that came along; of others, and of some tables, it stays as it begins."""
+    """Load optimizer state for loaded weights. Other weights, and tables in `without`, keep their initial state."""
     state, reads = job.rows.state_to_load(), Reads(trained.state)
     prefixes = [STATE_OF.format(group=part) for part, group in OPTIMIZERS.items() if group in groups]
     for key, value in flatten_state_dict(state)[0].items():
@@ -264,7 +264,7 @@ def _load_states(
 
 
 def _weight_of(key: str, before: str, match: Match) -> str | None:
-    """The weight that comes along and whose state a key of a checkpoint names; None where it names none."""
+    """The loaded weight whose state a key of a checkpoint names; None if there is none. before: prefix of the key."""
     name = key.removeprefix(before) if key.startswith(before) else ""
     while name and not match.takes(name):
         name = name.rpartition(".")[0]
@@ -272,14 +272,14 @@ def _weight_of(key: str, before: str, match: Match) -> str | None:
 
 
 def _elsewhere(match: Match, name: str, corner: Shape, tensor: torch.Tensor) -> Ints | None:
-    """The row there of each row of a shard, where rows stand elsewhere; None where they do not."""
+    """The former row of each row of a shard; None if the table's rows did not move."""
     table = table_of(name)
     there = None if table is None else match.elsewhere.get(table)
     return None if there is None else there[corner[0] : corner[0] + len(tensor)]
 
 
 def _known_rows(match: Match, name: str, corner: Shape, tensor: torch.Tensor) -> torch.Tensor | None:
-    """The rows of a shard that come along; None where there are none."""
+    """The rows of a shard that are loaded; None if there are none."""
     if name in match.whole:
         return tensor
     rows = match.grown.get(name, 0) - (corner[0] if corner else 0)

@@ -1,6 +1,6 @@
-"""What a run's model takes of a training's weights, and what is new, larger, drawn anew or left out.
+"""Which weights of an earlier training a run's model takes, and which are new, larger, drawn anew or left out.
 
-There: of the training that a run begins with. Here: of the run's model.
+In names, `there` and `before` stand for the earlier training, `here` for the run's model.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,23 +11,23 @@ from recsmith.errors import UsageError
 from recsmith.training.job.sharded import table_of
 
 Shape = tuple[int, ...]
-SHOWN = 8  # names in a line
+SHOWN = 8  # most names in a line
 
 
 @dataclass(frozen=True)
 class NewInputs:
-    """A layer that has other inputs than before: (dimension, places here, their places there) of each that moved."""
+    """A layer whose inputs changed. moves: (dimension, positions now, positions before) for each changed dimension."""
 
     moves: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True)
 class Match:
-    """What comes along, by the names that the run's model has for its weights.
+    """The weights that are loaded, by their names in the run's model.
 
-    whole: as they are. grown: rows of tables there, of tables that are larger here. moved: layers whose inputs moved.
-    elsewhere: by table, the row there of each row here, -1 of new ones, where rows stand elsewhere. lines: what is
-    told.
+    whole: names of weights that are loaded unchanged. grown: for each table that is larger now, its former number of
+    rows. moved: layers whose inputs moved. elsewhere: by table, the former row of each row, -1 for new rows; only for
+    tables whose rows moved. lines: lines to print.
     """
 
     whole: frozenset[str]
@@ -37,28 +37,28 @@ class Match:
     elsewhere: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
 
     def rows_there(self, there: Mapping[str, Shape]) -> dict[str, int]:
-        """Rows there of each table that comes along. there: shapes of what is there."""
+        """The former number of rows of each table that is loaded. there: shapes in the earlier training, by name."""
         names = {name: table for name in (*self.whole, *self.grown) if (table := table_of(name))}
         return {table: there[name][0] for name, table in sorted(names.items())}
 
     def takes(self, name: str) -> bool:
-        """Whether anything of a weight comes along."""
+        """Whether any part of a weight is loaded."""
         return name in self.whole or name in self.grown or name in self.moved
 
 
 def match_weights(
     here: Mapping[str, Shape], there: Mapping[str, Shape], inputs: Sequence[tuple[list[str], list[str]]], path: str
 ) -> Match:
-    """What of a training's weights a model takes.
+    """Decide which weights of an earlier training a model takes.
 
     Args:
         here: shapes of the model's weights by name.
-        there: those of the training.
+        there: shapes in the earlier training by name.
         inputs: (here, there) names of the inputs of layers (layers.py).
         path: of the training, for errors.
 
     Raises:
-        UsageError: a table has other columns, or fewer rows than before; or no table comes along.
+        UsageError: a table has a different number of columns, or fewer rows than before; or no table is loaded.
     """
     whole = {name for name, shape in here.items() if there.get(name) == shape}
     grown, moved, anew = dict[str, int](), dict[str, NewInputs](), list[str]()
@@ -79,7 +79,7 @@ def match_weights(
 
 
 def apart_line(tables: Sequence[str], module: str | None) -> list[str]:
-    """Of tables that stand in another module there, behind which other layers read them. module: its name."""
+    """A line on tables that were in another module, read by other layers. module: the name of that module."""
     if not tables:
         return []
     said = f" (model.table_module: {module} there)" if module else ""
@@ -110,7 +110,7 @@ def _check_any(here: Mapping[str, Shape], there: Mapping[str, Shape], taken: set
 
 
 def _moved(before: Shape, shape: Shape, inputs: Sequence[tuple[list[str], list[str]]]) -> NewInputs | None:
-    """Where the inputs of a layer stand now; None where its shape says something else."""
+    """The moved inputs of a layer; None if its shapes do not match known inputs."""
     if len(before) != len(shape):
         return None
     moves = list[tuple[int, tuple[int, ...], tuple[int, ...]]]()

@@ -1,4 +1,4 @@
-"""Parts of tensors read from a checkpoint: any rectangle of any tensor, of which a rank names those that it holds."""
+"""Read parts of tensors from a checkpoint: any rectangle of any tensor, for the shards that a rank holds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +18,11 @@ from recsmith.errors import CorruptFile
 from recsmith.training.stores.checkpoint import PlainObjects, first_cause
 from recsmith.training.systems.warm_start.matching import NewInputs, Shape
 
-AT_ONCE = 2**18  # rows that are read at once, of a table whose rows stand elsewhere
+AT_ONCE = 2**18  # rows that are read at once, of a table whose rows moved
 
 
 class Reads:
-    """What this rank reads of a checkpoint's state, all at once. folder: of the state."""
+    """Collects the reads of this rank from a checkpoint's state, and runs them together. folder: of the state."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,17 +30,17 @@ class Reads:
         self._moved = list[tuple[torch.Tensor, torch.Tensor, NewInputs]]()
 
     def add(self, key: str, corner: Shape, target: torch.Tensor) -> None:
-        """Fill a tensor with the numbers of another one, from a corner of that on."""
+        """Fill `target` from the tensor of a key, starting at `corner` of that tensor."""
         self._wanted.setdefault(key, []).append((corner, target))
 
     def add_moved(self, key: str, shape: Shape, target: torch.Tensor, inputs: NewInputs) -> None:
-        """Fill the weights of a layer whose inputs stand elsewhere. shape: of what is there."""
+        """Fill the weights of a layer whose inputs moved. shape: of the saved tensor."""
         whole = torch.empty(shape, dtype=target.dtype)
         self.add(key, (0,) * len(shape), whole)
         self._moved.append((target, whole, inputs))
 
     def run(self) -> None:
-        """Read; CorruptFile where the checkpoint is damaged."""
+        """Run all reads. Raises CorruptFile if the checkpoint is damaged."""
         try:
             first: dict[str, Any] = {key: held[0][1] for key, held in self._wanted.items()}
             load(first, storage_reader=RowReader(self.folder), planner=_Rectangles(self._wanted), no_dist=True)
@@ -53,10 +53,10 @@ class Reads:
 
 
 def read_rows(folder: Path, key: str, corner: Shape, target: torch.Tensor, there: Ints) -> None:
-    """Fill rows of a tensor with rows of another one that stand elsewhere there.
+    """Fill rows of a tensor from saved rows with other numbers.
 
-    folder, key: of the other one. corner: of the target in the whole tensor here. there: rows there of the target's
-    rows; -1 of those that stay.
+    folder, key: of the saved tensor. corner: of the target in the whole tensor now. there: the saved row for each row
+    of the target; -1 for rows that are not changed.
     """
     for first, last, own in stretches(there):
         rows = torch.empty((last - first, *target.shape[1:]), dtype=target.dtype)
@@ -67,7 +67,7 @@ def read_rows(folder: Path, key: str, corner: Shape, target: torch.Tensor, there
 
 
 def stretches(there: Ints) -> Iterator[tuple[int, int, Ints]]:
-    """(first row there, end, rows here whose rows are among these), of AT_ONCE rows there at most."""
+    """(first saved row, end, rows of the target that are among them), for at most AT_ONCE saved rows each."""
     known = np.flatnonzero(there >= 0)
     known = known[np.argsort(there[known], kind="stable")]
     for first in range(0, int(there.max(initial=-1)) + 1, AT_ONCE):
@@ -78,14 +78,14 @@ def stretches(there: Ints) -> Iterator[tuple[int, int, Ints]]:
 
 
 class _Rectangles(PlainObjects):
-    """Plans reads of rectangles, which may be smaller than the tensor that they lie in."""
+    """Plans reads of rectangles, which may be smaller than their tensor."""
 
     def __init__(self, wanted: dict[str, list[tuple[Shape, torch.Tensor]]]) -> None:
         super().__init__()
         self.wanted = wanted
 
     def create_local_plan(self) -> LoadPlan:
-        """A read for each overlap of a rectangle and a chunk that was saved."""
+        """One read for each overlap of a rectangle and a saved chunk."""
         items: list[Any] = []
         for key, held in self.wanted.items():
             chunks = [ChunkStorageMetadata(torch.Size(corner), target.size()) for corner, target in held]
@@ -95,12 +95,12 @@ class _Rectangles(PlainObjects):
         return LoadPlan(items)
 
     def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
-        """The rectangle that begins there."""
+        """The rectangle that begins at an index."""
         return next(target for corner, target in self.wanted[index.fqn] if torch.Size(corner) == index.offset)
 
 
 def put(target: torch.Tensor, before: torch.Tensor, inputs: NewInputs) -> None:
-    """Numbers of the inputs that a layer had before, at their places now, and zeros for new ones."""
+    """Put the weights of a layer's former inputs at their positions now, and zeros at new inputs."""
     here: list[Any] = [slice(None)] * target.dim()
     for dimension, places, places_there in inputs.moves:
         before = before.index_select(dimension, torch.tensor(places_there))
@@ -110,7 +110,7 @@ def put(target: torch.Tensor, before: torch.Tensor, inputs: NewInputs) -> None:
 
 
 def _crossed(places: list[Any]) -> list[Any]:
-    """Places of several dimensions, each combined with all of the others, as indexing wants them."""
+    """Reshape the positions of several dimensions so that indexing combines each with all others."""
     listed = [at for at, each in enumerate(places) if not isinstance(each, slice)]
     return [each if isinstance(each, slice) else each.view([-1 if at == own else 1 for own in listed])
             for at, each in enumerate(places)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a run says of the training that it begins with."""
+"""The settings of `start_from`: the training whose weights a run starts with."""
 
 from recsmith._types import noun
 from recsmith.errors import check_rules
@@ -6,10 +6,10 @@ from recsmith.errors import check_rules
 
 @noun
 class StartFrom:
-    """A trained run, checkpoint or model whose weights a run begins with.
+    """A trained run, checkpoint or model whose weights a run starts with.
 
-    path: the output folder of a run, of which the newest checkpoint is taken; one checkpoint (`step-...`); or a model
-    that was exported. optimizer: whether the state of its optimizers comes along, where the run has the same ones.
+    path: the output folder of a run, whose newest checkpoint is used; one checkpoint (`step-...`); or an exported
+    model. optimizer: whether to load the state of its optimizers too, for optimizers that the run also has.
     """
 
     path: str
@@ -20,5 +20,5 @@ class StartFrom:
 
 
 def start_of(said: str | StartFrom) -> StartFrom:
-    """The settings, also where only a path is written."""
+    """The settings as StartFrom, also if the run gives only a path."""
     return StartFrom(path=said) if isinstance(said, str) else said

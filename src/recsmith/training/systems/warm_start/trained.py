@@ -1,4 +1,4 @@
-"""What a run begins with: a checkpoint with the state of optimizers, or an exported model, which has weights alone."""
+"""The training that a run starts from: a checkpoint with optimizer state, or an exported model of weights alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.systems.warm_start.reads import Reads
 from recsmith.training.tables.protocol import table_of
 
-WEIGHT = "model."  # before the names of weights in a checkpoint
+WEIGHT = "model."  # prefix of the names of weights in a checkpoint
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Weights of a training, by the names that the training had for them.
+    """Weights of an earlier training, by their names in that training.
 
-    path: as the run names it. saved: a checkpoint; None of an exported model. model: the folder of the exported model;
-    None where the run has none (yet).
+    path: as the run names it. saved: a checkpoint; None for an exported model. model: the folder of the exported model;
+    None if there is none (yet).
     """
 
     path: str
@@ -35,7 +35,7 @@ class Trained:
 
     @cached_property
     def card(self) -> ModelCard | None:
-        """What the training says of its model and data; None where it exported no model."""
+        """The card of the exported model, which describes its model and data; None if there is none."""
         if self.model is None:
             return None
         card = read_card(self.model)
@@ -44,7 +44,7 @@ class Trained:
 
     @cached_property
     def tensors(self) -> dict[str, WholeTensor]:
-        """All tensors: of a checkpoint as it names them (`model.*`, `optimizer.*`), of a model by exported names."""
+        """All tensors, by the checkpoint's keys (`model.*`, `optimizer.*`) or by the exported model's names."""
         if self.saved is not None:
             return CheckpointRows(self.state).whole()
         assert self.model is not None
@@ -54,23 +54,23 @@ class Trained:
 
     @cached_property
     def weights(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of weights, by the names that the training has for them: those of its model, or those exported."""
+        """Shapes of the weights, by their names in the training's model, or by exported names."""
         shapes = {name: tuple(each.shape) for name, each in self.tensors.items()}
         if self.saved is None:
             return shapes
         return {name.removeprefix(WEIGHT): shape for name, shape in shapes.items() if name.startswith(WEIGHT)}
 
     def names_of(self, exported: Mapping[str, str]) -> dict[str, str]:
-        """By a model's names of its weights, those that the training has for them.
+        """The training's name for each of a model's weights.
 
-        exported: under which the model is exported.
+        exported: the model's names of weights, mapped to exported names.
         """
         return self._usual(exported) | self.apart(exported)
 
     def apart(self, exported: Mapping[str, str]) -> dict[str, str]:
-        """The same of tables that stand in another module there, found by their own names, for their rows are the same.
+        """The training's names of tables that are in another module there, found by the name of the table.
 
-        Towers have their tables one module further down.
+        With towers, for example, tables are one module further down; their rows are the same.
         """
         tables = {table: name for name in self.weights if (table := table_of(name))}
         missing = [name for name, there in self._usual(exported).items() if there not in self.weights]
@@ -87,11 +87,11 @@ class Trained:
 
     @property
     def run_model(self) -> RunModel | None:
-        """The model of the training; None where nobody says."""
+        """The settings of the training's model; None if they are not known."""
         return self.saved.run.model if self.saved else self.card.model if self.card else None
 
     def read(self, names: Sequence[str]) -> list[torch.Tensor]:
-        """Whole tensors of a checkpoint."""
+        """Read whole tensors of a checkpoint."""
         reads, kinds = Reads(self.state), [self.tensors[each] for each in names]
         found = [torch.empty(each.shape, dtype=each.dtype) for each in kinds]
         for name, tensor in zip(names, found, strict=True):
@@ -101,20 +101,20 @@ class Trained:
 
     @property
     def optimizers(self) -> RunOptimizers | None:
-        """Of the training whose state is there; None of an exported model."""
+        """The optimizers of the training, whose state is saved; None for an exported model."""
         return None if self.saved is None else self.saved.run.optimizers
 
     @property
     def step(self) -> int | None:
-        """After which the weights were; None where nobody says."""
+        """The step after which the weights were saved; None if it is not known."""
         return self.saved.progress["step"] if self.saved else self.card.step if self.card else None
 
 
 def open_trained(path: str) -> Trained:
-    """What stands at a path.
+    """Open what is stored at a path.
 
     Raises:
-        UsageError: neither a run with a checkpoint or a model, nor a checkpoint, nor a model.
+        UsageError: it is neither a run with a checkpoint or a model, nor a checkpoint, nor a model.
     """
     folder = Path(path)
     if (folder / PROGRESS).exists():

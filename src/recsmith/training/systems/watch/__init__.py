@@ -1,8 +1,9 @@
-"""What goes wrong in a job is told while it trains: `watch` of a run (docs/watch.md).
+"""Report what goes wrong in a job while it trains: `watch` of a run (docs/watch.md).
 
-settings.py is what a run says, cost.py what that takes of a step; looking.py what a rank sees of its step, anomalies.py
-the watcher, rows_in_time.py whether rows will be enough, plan_watch.py whether another plan pays; alarm_log.py reads
-what was told. Sketches of ids are files of streaming/sketch_files.py.
+settings.py holds the settings of a run, and cost.py predicts the seconds that a watch adds to a step. looking.py sums
+up what a rank sees of its steps, and anomalies.py is the watcher. rows_in_time.py checks whether tables have enough
+rows, and plan_watch.py whether another plan pays. alarm_log.py reads alarms from the log. Sketches of ids are written
+by streaming/sketch_files.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ register(WATCHER, "plan_watch", "recsmith.training.systems.watch.plan_watch:Watc
 
 
 class Watch(System):
-    """A job is watched."""
+    """The system that watches a job for anomalies (`watch`)."""
 
     key = "watch"
     untold = True
@@ -38,7 +39,7 @@ class Watch(System):
     )
 
     def wrong(self, run: "Run") -> Iterable[str | None]:
-        """Settings; a plan of a file is not planned anew."""
+        """Refuse invalid settings, and the action replan if the plan is a file, which is never planned anew."""
         settings = watch_settings(run.watch)
         if settings is not None and "replan" in settings.actions.values() and run.plan not in ("auto", "torchrec"):
             yield (
@@ -47,11 +48,11 @@ class Watch(System):
             )
 
     def watchers(self, run: "Run") -> Sequence[Any]:
-        """The watcher that it stands for."""
+        """The watcher that `watch` stands for."""
         return watcher_spec(run.watch)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """How many alarms it told, and which."""
+        """How many alarms the watch raised, and of which kinds."""
         if watch_settings(job.run.watch) is None or job.log.rank:
             return {}
         from recsmith.training.systems.watch.alarm_log import told_line
@@ -59,7 +60,7 @@ class Watch(System):
         return {self.key: told_line(job.output)}
 
     def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
-        """A step with its watch."""
+        """Add the predicted seconds of watching to a step."""
         from recsmith.training.systems.watch.cost import watch_s_of
 
         settings = watch_settings(run.watch)
@@ -68,7 +69,7 @@ class Watch(System):
         return replace(step, trainer_s=step.trainer_s + watch_s_of(settings, plan, ranks))
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """What watching takes of a step, and what would take less."""
+        """The seconds that watching adds to a step, and which settings would take less."""
         from recsmith.training.systems.watch.cost import cost_line
 
         settings = watch_settings(run.watch)
@@ -78,7 +79,7 @@ class Watch(System):
         return (SystemTold(key=self.key, on=True, said=line),)
 
     def notes(self, run: "Run", source: "BatchSource", steps: int | None) -> Sequence[str]:
-        """From when on something could be told."""
+        """The step from which the watch can report problems, and whether it continues from an earlier state."""
         settings = watch_settings(run.watch)
         if settings is None:
             return ()

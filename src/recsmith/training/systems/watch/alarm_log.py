@@ -1,4 +1,4 @@
-"""Reads what the log of a run says of its watch: alarms, what was done, signals; also of a run that was not watched.
+"""Read the log of a run: alarms, actions and signals. Also judges runs that were not watched.
 
 Imports no torch.
 """
@@ -19,18 +19,18 @@ from recsmith.units import counted
 
 RUN = "run.json"
 
-ALARM, SIGNALS = "alarm", "watch"  # events of a watch
-LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
-SIGNAL_OF = {"logloss": "loss"}  # what a watched job calls the same
+ALARM, SIGNALS = "alarm", "watch"  # events of a watch in the log
+LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of training lines, if a run was not watched
+SIGNAL_OF = {"logloss": "loss"}  # names of these values in a watched job
 REPLAY = {"name": "ewma", "warm": 10, "half_life": 30.0, "threshold": 8.0}  # a line is the mean of many steps
 
 
 def read_watched(folder: str, until: int | None = None) -> WatchedRun:
-    """What the log of a run's folder says, up to a step where one is given.
+    """Read what the log of a run's folder says, up to a step if one is given.
 
     Raises:
         UsageError: the folder has no log.
-        CorruptFile: a line lacks something.
+        CorruptFile: a line lacks a value.
     """
     file = Path(folder) / LOG
     if not file.exists():
@@ -58,7 +58,7 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
 
 
 def told_line(folder: Path) -> str:
-    """What the watch of a run has told so far, in a sentence."""
+    """The alarms of a run so far, as a sentence."""
     told = logged(folder / LOG, ALARM) if (folder / LOG).exists() else []
     if not told:
         return "watch: no alarm"
@@ -68,7 +68,7 @@ def told_line(folder: Path) -> str:
 
 
 def _was_watched(folder: Path) -> bool:
-    """Whether the run of a folder says that it is watched; then there may be no look yet."""
+    """Whether a run's file asks for a watch, even if there was no look yet."""
     try:
         return load_run(folder / RUN).watch != NONE
     except RecSmithError:
@@ -76,7 +76,7 @@ def _was_watched(folder: Path) -> bool:
 
 
 def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
-    """Alarms that the job told, each with what was done about it; then what was done for other reasons."""
+    """Alarms that the job raised, each with the action that followed; then actions taken for other reasons."""
     left, found = list(done), list[RunAlarm]()
     for each in told:
         then = next((event for event in left if _follows(event, each)), None)
@@ -95,7 +95,7 @@ def _alarm(line: dict[str, Any], since: Any, kind: Any, done: Any) -> RunAlarm:
 
 
 def _follows(event: dict[str, Any], alarm: dict[str, Any]) -> bool:
-    """Whether something was done because of an alarm."""
+    """Whether an action followed from an alarm."""
     return (
         event["what"] == alarm["action"]
         and event["step"] >= alarm["step"]
@@ -104,12 +104,12 @@ def _follows(event: dict[str, Any], alarm: dict[str, Any]) -> bool:
 
 
 def _judged(lines: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
-    """Alarms that detectors raise over the lines of a run that was not watched."""
+    """Alarms that detectors raise over the training lines of a run that was not watched."""
     found: list[RunAlarm] = []
     for name in LOGGED:
         series, before = AlarmingSeries(REPLAY), 0
         for each in lines:
-            if not is_judged(each.get(name)):  # such as a loss that is no number
+            if not is_judged(each.get(name)):  # such as a loss of NaN
                 continue
             value, usual = float(each[name]), series.detector.mean
             if series.add(value) is not None:

@@ -1,7 +1,7 @@
-"""Tells what goes wrong in a job, and acts where asked: `watch: auto` of a run.
+"""The watcher that reports anomalies in a job, and acts on them if asked: `watch: auto` of a run.
 
-Every so many steps each rank adds up what it sees. The sums cross ranks while training goes on, and are judged at the
-next look, by every rank alike: so all alarm at the same step, and wish the same.
+Every few steps, at a look, each rank adds up what it sees. The sums are reduced over ranks while training continues. At
+the next look every rank judges them in the same way, so all ranks raise an alarm at the same step, with the same wish.
 """
 
 from dataclasses import replace
@@ -37,12 +37,12 @@ from recsmith.training.systems.watch.rows_in_time import growth_of, too_few_rows
 from recsmith.training.systems.watch.settings import VERSION, Action, WatchSettings
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
-SKETCH_EVERY = 1000  # steps after which rows may be asked for, where no sketches are written
-PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # of the watch that a replan begins with; seconds a limit
+SKETCH_EVERY = 1000  # steps between checks of table rows, if no sketches are written
+PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # steps, skipped steps and seconds of search, for an action replan
 
 
 class AnomalyWatcher(Watcher):
-    """Looks at a job every so many steps; settings are those of WatchSettings."""
+    """Watches a job, with a look every few steps. Settings are those of WatchSettings."""
 
     described_by = (WatchSettings,)
     every = 1
@@ -58,14 +58,14 @@ class AnomalyWatcher(Watcher):
         self.signals: JobSignals | None = None
         self.sums = SumsOnTheirWay()
         self._job: TrainingJob | None = None
-        self._raw: Raw | None = None  # state to go on from
-        self._before: tuple[Raw, str] | None = None  # state at the end of what the run starts from, and its path
+        self._raw: Raw | None = None  # state of a checkpoint to continue from
+        self._before: tuple[Raw, str] | None = None  # final state and path of the training that the run starts from
         self._replanning: tuple[Finding, WatchedPlan] | None = None
         self._acted: int | None = None  # step of the last action
-        self._step, self._written = 0, 0  # of the last look, and of the last line of signals
+        self._step, self._written = 0, 0  # step of the last look, and of the last logged signals
 
     def look(self, seen: Seen) -> Wish | None:
-        """Take the times of a step; at a look, judge the sums of the one before and send those of this one."""
+        """Record a step. At a look, judge the sums of the look before, and send those of this one."""
         if seen.job is not self._job:
             self._prepare(seen.job, seen.step)
         self._step = seen.step
@@ -79,7 +79,7 @@ class AnomalyWatcher(Watcher):
         return wish if seen.step % self.settings.every else self._look(seen) or wish
 
     def look_at_end(self, seen: Seen) -> Wish | None:
-        """Judge what is on its way, and the steps since, which are fewer than those of a look."""
+        """Judge the sums sent at the last look, and the steps since, which are fewer than those of a look."""
         wish = None
         if seen.step % self.settings.every:
             if not self.columns.counts(seen.step):
@@ -100,11 +100,11 @@ class AnomalyWatcher(Watcher):
         return wish
 
     def _period(self, steps: int = 0) -> int:
-        """Steps that go into one file of sketches, whole looks; so many where none is written."""
+        """Steps in one file of sketches, rounded up to whole looks. steps: used if no sketches are written."""
         return -(-(self.settings.sketch_every or steps) // self.settings.every) * self.settings.every
 
     def _prepare(self, job: TrainingJob, step: int) -> None:
-        """Begin, or go on with a job that was prepared anew: under another plan, or from a checkpoint."""
+        """Prepare for a job that begins, or was prepared again: under another plan, or from a checkpoint."""
         layout = layout_of(job)
         self._job, self.view = job, RankView(job, layout, self.settings.ids)
         if self.signals is None:
@@ -113,7 +113,7 @@ class AnomalyWatcher(Watcher):
         self.signals.relaid(layout)
         if self._replanning is not None:  # its steps were those of the model before
             self._replanning = self._replanning[0], _plan_watch()
-        if step <= self._step:  # samples are trained on again, which is no fault, and sums of steps are gone
+        if step <= self._step:  # steps are repeated, which is no fault; sums of the discarded steps are dropped
             self.sums.take()
             self.columns.take()
             self.growth = growth_of(job, self.settings.every) if self.growth is not None else None
@@ -153,7 +153,7 @@ class AnomalyWatcher(Watcher):
         return JobSignals(layout, kinds=self.settings.kinds or KINDS, watched=self.settings.features or None)
 
     def _send(self, seen: Seen, samples: Batch) -> None:
-        """Add up this rank's step, and begin to add up all ranks'."""
+        """Add up this rank's step, and start the reduction over ranks."""
         assert self.signals is not None
         group = seen.job.agreement.group
         sums = self.columns.take()
@@ -164,7 +164,7 @@ class AnomalyWatcher(Watcher):
         self.sums.send(seen.step, sums, group)
 
     def _judged(self) -> list[Finding]:
-        """What the sums of the look before say."""
+        """Judge the sums of the look before."""
         assert self.signals is not None
         sent = self.sums.take()
         return [] if sent is None else self.signals.look(*sent)
@@ -172,7 +172,7 @@ class AnomalyWatcher(Watcher):
     # --- what is told and done -----------------------------------------------------------------------------------
 
     def _told(self, seen: Seen, findings: list[Finding]) -> Wish | None:
-        """Log alarms; the wish that is asked for about the newest of them that has one."""
+        """Log alarms. Returns the wish for the newest alarm that asks for an action, or None."""
         return next(filter(None, [self._tell(seen, each) for each in findings][::-1]), None)
 
     def _tell(self, seen: Seen, finding: Finding) -> Wish | None:
@@ -195,7 +195,7 @@ class AnomalyWatcher(Watcher):
         return None
 
     def _replanned(self, seen: Seen) -> Wish | None:
-        """The plan that pays, once enough steps were counted since the alarm."""
+        """The wish for a plan that pays, once enough steps were counted since the alarm; else None."""
         if self._replanning is None:
             return None
         finding, watch = self._replanning
@@ -207,7 +207,7 @@ class AnomalyWatcher(Watcher):
         return None if wish is None else replace(wish, because=f"{finding.because}; {wish.because}")
 
     def _write(self, seen: Seen) -> None:
-        """Signals for the log, as often as its other lines; sketches at the end of their period."""
+        """Log signals, as often as training lines, and write sketches at the end of their period."""
         assert self.signals is not None
         every = seen.job.run.metrics.every
         if seen.step // every > self._written // every and self.signals.values:
@@ -219,7 +219,7 @@ class AnomalyWatcher(Watcher):
             self._warn(self.sketches.write(seen.step))
 
     def close(self, error: BaseException | None) -> None:
-        """Write the sketches of a job that was shorter than their period."""
+        """Write the remaining sketches of a job, for a last period that is shorter."""
         if error is None and self.signals is not None and self.sketches is not None:
             self._warn(self.sketches.finish(self._step))
 
@@ -230,7 +230,7 @@ class AnomalyWatcher(Watcher):
     # --- state ---------------------------------------------------------------------------------------------------
 
     def to_raw(self) -> Raw | None:
-        """What all ranks know; called on every rank at the same step, for what single ranks keep is gathered."""
+        """The state of all ranks, for a checkpoint. Every rank must call this at the same step."""
         if self.signals is None or self._job is None:
             return self._raw  # no step was trained since
         group, layout = self._job.agreement.group, self.signals.layout
@@ -246,17 +246,17 @@ class AnomalyWatcher(Watcher):
         }  # fmt: skip
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from there at the first look; state of another version is left out, and that is said."""
+        """Set the state to continue from at the first look. A state of another version is ignored, with a note."""
         self._raw = raw
 
     def begin_after(self, raw: Raw, path: str) -> None:
-        """Judge by what was usual there."""
+        """Set the state of the training at `path`, which defines what is usual."""
         self._before = raw, path
 
     def _go_on(self, raw: Raw, layout: JobLayout, path: str) -> str | None:
-        """Go on from a state; why not, where it is of something else, and the watch begins anew.
+        """Continue from a state. Returns why it cannot be used, in which case the watch starts anew; else None.
 
-        path: of the training that the run starts from, whose state it is; empty where it is the job's own.
+        path: of the training that the run starts from, whose state it is; empty if it is the job's own.
         """
         assert self.signals is not None
         assert self._job is not None

@@ -1,4 +1,4 @@
-"""`recsmith watch`."""
+"""The command `recsmith watch`."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ from recsmith.cli.printing import is_watched, note, print_as
 if TYPE_CHECKING:
     from recsmith.streaming.csv_series import NamedSeries
 
-LOOK_S = 2.0  # between two looks of --follow
+LOOK_S = 2.0  # seconds between two refreshes of --follow
 OF_RUNS = ("follow", "until", "ids", "workload", "periods", "force")
 OF_SERIES = ("columns", "detector", "settings", "threshold")
 
@@ -39,9 +39,10 @@ OF_SERIES = ("columns", "detector", "settings", "threshold")
 def watch_command(context: click.Context, target: str, format_: str, **options: Any) -> None:
     """Show what went wrong in a run, or in a series.
 
-    TARGET is the output folder of a training job, live or over, or a CSV file with a header and a column a series. A
-    job that trains with `watch: auto` tells what breaks; of another one the lines of its log are judged here. Of a CSV
-    file each alarm says what it looks like, where, and what was usual; columns of steps and times only tell where.
+    TARGET is the output folder of a training job, running or finished, or a CSV file with a header and one series per
+    column. A job that trains with `watch: auto` reports what breaks; for any other job, the lines of its log are judged
+    here. For a CSV file, each alarm says what it looks like, where it is, and what was usual; columns of steps and
+    times are used only to say where.
 
     \b
     recsmith watch runs/first --follow
@@ -66,7 +67,7 @@ def watch_command(context: click.Context, target: str, format_: str, **options: 
 
 
 def _check_options(context: click.Context, target: str, others: tuple[str, ...], of: str) -> None:
-    """Refuse options of the other kind of target."""
+    """Raise UsageError for options that belong to the other kind of target."""
     from click.core import ParameterSource
 
     from recsmith.errors import UsageError
@@ -119,7 +120,7 @@ def _show_series(
 
 
 def _period(series: "Sequence[NamedSeries]", detector: object) -> int:
-    """The period that seasonal is to judge by; UsageError without one, which says those of the series."""
+    """The period for detector seasonal. Raises UsageError if none is given, with periods found in the series."""
     from recsmith.errors import UsageError
     from recsmith.streaming.series_hints import season_of_values
 

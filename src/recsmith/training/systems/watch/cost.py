@@ -1,4 +1,4 @@
-"""What a watch takes of a step: CPU of the thread that trains, in which it works. Imports no torch.
+"""Predicted seconds that a watch adds to a step, on the thread that trains. Imports no torch.
 
 F features, B samples of a rank in a step
 """
@@ -11,14 +11,14 @@ from recsmith.streaming.column_sums import COUNTED
 from recsmith.training.systems.watch.settings import WatchSettings
 from recsmith.units import format_time
 
-STEP_S = 1.0e-5  # of any step: its times, and the numbers of its samples
-LOOK_S, LOOK_FEATURE_S = 2.9e-3, 2.4e-4  # of a look: signals that are judged; ids of a feature, and its levels
-SKETCH_S = 1.75e-4  # of a feature in a look, where sketches are written
-SUM_S, SUM_FEATURE_S, SUM_BAG_S = 8.0e-5, 1.0e-6, 2.0e-8  # of a step that is counted: itself, a feature, a bag of one
+STEP_S = 1.0e-5  # seconds of any step: its times, and sample numbers
+LOOK_S, LOOK_FEATURE_S = 2.9e-3, 2.4e-4  # seconds of a look: judging signals; ids and levels of a feature
+SKETCH_S = 1.75e-4  # seconds of a feature in a look, if sketches are written
+SUM_S, SUM_FEATURE_S, SUM_BAG_S = 8.0e-5, 1.0e-6, 2.0e-8  # seconds of a counted step, of a feature in it, of a bag
 
 
 def watch_s(settings: WatchSettings, features: int, samples: int, ranks: int) -> float:
-    """Seconds of a mean step in which a rank watches a job. samples: of a rank in a step.
+    """Average seconds per step in which a rank watches a job. samples: of a rank in a step.
 
     Measured in jobs of one rank (`python benchmarks/watching_costs.py looks`).
     """
@@ -30,14 +30,14 @@ def watch_s(settings: WatchSettings, features: int, samples: int, ranks: int) ->
 
 
 def watch_s_of(settings: WatchSettings, plan: Plan, ranks: int) -> float:
-    """The same, of the job of a plan."""
+    """Average seconds per step in which a rank watches the job of a plan."""
     workload = plan.workload
     return watch_s(settings, len({each.name for table in workload.tables for each in table.features}),
                    workload.batch_size, ranks)  # fmt: skip
 
 
 def cost_line(settings: WatchSettings, plan: Plan, ranks: int, step_s: float) -> str:
-    """What a watch takes of a step, and what would take less. step_s: of one without it."""
+    """A line on the seconds of a watch, and on settings that would take less. step_s: seconds of a step without it."""
     taken = watch_s_of(settings, plan, ranks)
     less = {f"every: {2 * settings.every}": replace(settings, every=2 * settings.every)}
     if settings.sketch_every:

@@ -1,6 +1,6 @@
 """What a rank sees of its own step: sums of predictions, ids, dense columns and times, as one vector.
 
-Sums of all ranks cross while training goes on, and are taken at the next look; counts are gathered.
+The sums of all ranks are reduced while training continues, and read at the next look; counts of ids are gathered.
 """
 
 import statistics
@@ -25,12 +25,12 @@ from recsmith.training.losses.settings import number_tasks
 from recsmith.training.step_clock import STEPS
 from recsmith.training.watchers.protocol import Seen
 
-WORDS = 2.0**64  # different hashes
-IDS_SALT = np.uint64(0xD1B54A32D192ED03)  # so that other samples are chosen than those whose repeats are counted
+WORDS = 2.0**64  # number of different hashes
+IDS_SALT = np.uint64(0xD1B54A32D192ED03)  # selects other samples than those whose repeats are counted
 
 
 def layout_of(job: TrainingJob) -> JobLayout:
-    """The names and ranks of a job, and which part of a feature's lookups each rank makes under its plan."""
+    """The names and ranks of a job, and the share of a feature's lookups on each rank under its plan."""
     schema, ranks = job.source.schema, dist.get_world_size()
     by_feature = dict[str, list[str]]()
     for table in job.plan.workload.tables:
@@ -42,13 +42,13 @@ def layout_of(job: TrainingJob) -> JobLayout:
 
 
 def _shares_of(plan: Plan, tables: list[str], ranks: int) -> tuple[float, ...]:
-    """The part of a feature's lookups that each rank makes, in all tables that look it up."""
+    """The share of a feature's lookups on each rank, averaged over all tables that look it up."""
     of_each = [_shares(plan, table, ranks) for table in tables]
     return tuple(sum(parts) / len(of_each) for parts in zip(*of_each, strict=True))
 
 
 def _shares(plan: Plan, table: str, ranks: int) -> tuple[float, ...]:
-    """The part of a table's lookups that each rank makes; of rows that are split, as if all parts were read alike."""
+    """The share of a table's lookups on each rank. Parts of split rows count as equally read."""
     placed = next((each for each in plan.placements if each.table == table), None)
     if placed is None or not placed.ranks or placed.sharding_type == "data_parallel":
         return (1 / ranks,) * ranks
@@ -60,7 +60,7 @@ def _shares(plan: Plan, table: str, ranks: int) -> tuple[float, ...]:
 
 
 class RankView:
-    """One rank's view of its steps. `step` is called for each, `sums` at a look."""
+    """A rank's view of its steps. `step` is called for each step, and `add` at each look."""
 
     def __init__(self, job: TrainingJob, layout: JobLayout, ids: int) -> None:
         self.layout, self.rank = layout, dist.get_rank()
@@ -71,16 +71,16 @@ class RankView:
         self._chances = chances_of(job, layout)
         self._parameters = [each for each in job.sharded.model.parameters() if each.requires_grad]
         self._last = STEPS.now()
-        self._steps: list[tuple[float, float, float]] = []  # seconds, waited, own of each since the look before
+        self._steps: list[tuple[float, float, float]] = []  # of each step: seconds, waiting, own work
 
     def step(self, seen: Seen) -> None:
-        """Take the times of a step."""
+        """Record the times of a step."""
         now, own = STEPS.now(), self.timer.seconds + seen.waited_s
         self._steps.append((now - self._last, seen.waited_s, own))
         self._last, self.timer.seconds = now, 0.0
 
     def add(self, seen: Seen, samples: Batch, sums: JobSums, hot: dict[str, HotSet], sketches: Any) -> None:
-        """Add this rank's batch to the sums of a look. hot: sets to count, by feature. sketches: add sampled ids."""
+        """Add this rank's batch to a look's sums. hot: sets to count, by feature. sketches: SketchFiles or None."""
         outcome = seen.outcome
         count = len(samples)
         sums["samples"], sums["loss"] = count, seen.loss * count
@@ -116,26 +116,26 @@ class RankView:
 
 
 def chances_of(job: TrainingJob, layout: JobLayout) -> list[int]:
-    """Places of the labels that are chances."""
+    """Indices of the labels that are predicted as probabilities, not as numbers."""
     said = number_tasks(job.run.model.tasks, job.source.schema)
     return [at for at, name in enumerate(layout.labels) if name not in said]
 
 
 def columns_of(job: TrainingJob, layout: JobLayout, every: int) -> ColumnSums:
-    """What adds up the columns of a job's batches on this rank."""
+    """The sums of the columns of a job's batches on this rank."""
     lengths = [each.pooling_factor or 1.0 for each in job.source.schema.features]
     return ColumnSums(layout, lengths, job.batch_size * layout.ranks, every, chances_of(job, layout))
 
 
 def merged_bits(bits: Any, group: Any) -> Any:
-    """Bits that any rank has set."""
+    """Combine bits over ranks: those that any rank has set."""
     found = torch.from_numpy(bits.copy())
     dist.all_reduce(found, op=dist.ReduceOp.MAX, group=group)
     return found.numpy()
 
 
 def rates(job: TrainingJob) -> tuple[float, float]:
-    """The learning rates of dense layers and of tables; 0 where there are none."""
+    """The learning rates of dense layers and of tables; 0 if there are none."""
     parts: list[tuple[str, Any]] = job.sharded.optimizer.optimizers
     found = {name: part.param_groups[0]["lr"] for name, part in parts if part.param_groups}
     return float(found.get("dense", 0.0)), float(found.get("sparse", found.get("copied", 0.0)))
@@ -145,7 +145,7 @@ Item = TypeVar("Item")
 
 
 class SumsOnTheirWay:
-    """The sums of one look: sent then, and taken at the next, when they have long arrived."""
+    """The sums of one look: sent at that look and read at the next one, when they have long arrived."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -153,12 +153,12 @@ class SumsOnTheirWay:
         self._work: dist.Work | None = None
 
     def send(self, step: int, sums: JobSums, group: Any) -> None:
-        """Begin to add up those of all ranks."""
+        """Start to reduce sums over all ranks."""
         self._step, self._sums = step, sums
         self._work = dist.all_reduce(torch.from_numpy(sums.vector), group=group, async_op=True)
 
     def take(self) -> tuple[int, JobSums] | None:
-        """(step, sums of all ranks); None where none were sent."""
+        """(step, sums of all ranks), or None if none were sent."""
         self._arrived()
         found, self._sums = self._sums, None
         return None if found is None else (self._step, found)
@@ -169,12 +169,12 @@ class SumsOnTheirWay:
             self._work = None
 
     def to_raw(self) -> Raw | None:
-        """The sums as JSON data, once they have arrived; None where none were sent."""
+        """The sums as JSON data, after they have arrived; None if none were sent."""
         self._arrived()
         return None if self._sums is None else {"step": self._step, "sums": self._sums.to_raw()}
 
     def from_raw(self, raw: Raw | None, layout: JobLayout) -> None:
-        """Go on from there; of another number of ranks, times are left out."""
+        """Continue from saved sums; if the number of ranks differs, times are omitted."""
         if raw is None:
             return
         self._step, self._sums = raw["step"], JobSums(layout)
@@ -182,21 +182,21 @@ class SumsOnTheirWay:
 
 
 def gathered(mine: Item, group: Any) -> list[Item]:
-    """What each rank gives, in their order; all of them wait."""
+    """One object from each rank, in rank order. All ranks must call this."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, mine, group=group)
     return found
 
 
 def choose_full(hot: Mapping[str, HotSet], group: Any) -> None:
-    """Choose the hot sets for which enough was collected, of all ranks' ids."""
+    """Choose hot sets that have collected enough ids, from the ids of all ranks."""
     full = {name: each for name, each in hot.items() if each.full}
     for name, parts in _collected(full, group).items() if full else ():
         full[name].choose(*added_up(parts))
 
 
 def counts_of_all(hot: Mapping[str, HotSet], group: Any) -> dict[str, list[str]]:
-    """What all ranks collected for hot sets that are not chosen yet, packed, by feature."""
+    """Ids and counts that all ranks collected for hot sets that are not chosen yet, packed, by feature."""
     open_ = {name: each for name, each in hot.items() if not each.chosen}
     return {name: [packed(part) for part in added_up(parts)] for name, parts in _collected(open_, group).items()}
 
@@ -209,7 +209,7 @@ def _collected(hot: Mapping[str, HotSet], group: Any) -> dict[str, list[Any]]:
 
 
 def samples_of(raw: list[Raw], rank: int, ranks: int, most: int) -> SeenSamples:
-    """What a rank goes on with, of what each rank had seen: its own part, or on other ranks all of it."""
+    """The samples that a rank has seen, from saved states: its own, or all if the number of ranks changed."""
     alike = len(raw) == ranks
     found = SeenSamples(most=most)
     for number, part in enumerate(raw):
@@ -218,5 +218,5 @@ def samples_of(raw: list[Raw], rank: int, ranks: int, most: int) -> SeenSamples:
             each.from_raw(part)
             found.take_in(each)
     if not alike and rank:
-        found.take()  # rank 0 tells what was counted
+        found.take()  # rank 0 reports these counts
     return found

@@ -1,4 +1,4 @@
-"""The plan of a job beside its kernels and its data as they are: training goes on under another one where that pays."""
+"""Compare a job's plan with its measured kernels and its data, and continue under another plan if that pays."""
 
 from dataclasses import replace
 
@@ -15,10 +15,10 @@ from recsmith.units import format_time
 
 
 class WatchedPlan(Watcher):
-    """Watches some steps and, where another plan pays in those that are left, asks for it.
+    """Watches some steps and, if another plan pays for the remaining steps, asks for it.
 
-    skip: steps before those that are measured. steps: that are measured. search_s: of planning anew on rank 0, while
-    the other ranks wait.
+    skip: steps before measuring. steps: steps that are measured. search_s: seconds for planning anew on rank 0, while
+    other ranks wait.
     """
 
     def __init__(self, *, steps: int = STEPS, skip: int = SKIP, search_s: float = SEARCH_S) -> None:
@@ -32,19 +32,19 @@ class WatchedPlan(Watcher):
         return self._done
 
     def look(self, seen: Seen) -> Wish | None:
-        """Count a step; at the last one that is watched, say which plan pays."""
+        """Count a step. At the last watched step, return the wish for another plan if it pays."""
         job = seen.job
         if self._done or job.total_steps is None:
             return None
         if self._watch is None:
             self._watch = PlanWatch(job.sharded.model, loadable(job.plan), steps=self.steps, skip=self.skip)
-            return None  # hooks hear of the next step on
+            return None  # hooks are called from the next step on
         for place in seen.outcome.places[-1:]:
             self._done = self._watch.step(as_tensors(expanded(place.samples), job.features))
         return self._wish(self._watch, job) if self._done and seen.step < job.total_steps else None
 
     def _wish(self, watch: PlanWatch, job: TrainingJob) -> Wish | None:
-        """What the watch found, on all ranks."""
+        """The wish that follows from the watch, on all ranks."""
         left = (job.total_steps or 0) - job.progress.step
         report = watch.report(steps_left=left, search_s=self.search_s)
         job.log.say({"note": f"plan_watch: a step costs {format_time(report.running_s)} under the plan, predicted"})
@@ -54,16 +54,16 @@ class WatchedPlan(Watcher):
         return Wish("replan", f"another plan takes {saved}, predicted, its move counted", report.plan)
 
     def to_raw(self) -> Raw | None:
-        """Whether the watch is over: a job that goes on does not watch again."""
+        """Whether the watch is over, so that a job that continues does not watch again."""
         return {"done": True} if self._done else None
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from there."""
+        """Continue from a saved state."""
         self._done = bool(raw.get("done"))
 
 
 def loadable(plan: Plan) -> Plan:
-    """The plan with the constraints that plans anew must keep, so that they can go on from its state."""
+    """The plan with constraints on new plans, so that they can load its state."""
     space, limits = constraints_from_raw(plan.constraints, "the plan")
     limits = replace(limits, keep_exact=True, rules=(*limits.rules, *loadable_rules(plan)))
     return replace(plan, constraints=constraints_to_raw(space, limits))

@@ -1,4 +1,4 @@
-"""Whether the rows of tables of ids without end will be enough: rank 0 counts, and all ranks hear of it."""
+"""Whether tables with unbounded ids will have enough rows: rank 0 counts, and all ranks get the result."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from recsmith.training.watchers.protocol import Seen
 
 
 def too_few_rows(seen: Seen, samples: Batch, growth: TableGrowth, every: int) -> list[Finding]:
-    """Tables whose rows will not be enough, asked every so many steps; called on every rank at each look."""
+    """Tables that will run out of rows, checked every `every` steps. Every rank must call this at each look."""
     rank = dist.get_rank()
     if rank == 0:
         growth.add(seen.step, {name: bags.values for name, bags in samples.ids.items()})
@@ -28,9 +28,10 @@ def too_few_rows(seen: Seen, samples: Batch, growth: TableGrowth, every: int) ->
 
 
 def growth_of(job: TrainingJob, every: int) -> TableGrowth | None:
-    """What watches the tables of ids without end of a job; None where it has none.
+    """The growth of a job's tables with unbounded ids; None if it has none.
 
-    What is attached to a job may say them: `dynamic_tables(job)` gives how ids get the rows of each, by its name.
+    A system's part of the job may define them: its method `dynamic_tables(job)` returns, by table name, how ids get
+    rows.
     """
     rules = _said(job, "dynamic_tables")
     tables = [replace(each, dynamic=rules[each.name]) for each in job.plan.workload.tables if each.name in rules]
@@ -38,11 +39,11 @@ def growth_of(job: TrainingJob, every: int) -> TableGrowth | None:
 
 
 def evicted_shares(job: TrainingJob) -> dict[str, float]:
-    """The share of a table's lookups that took the row of another id, by table, of all ranks; asked on all of them."""
+    """The share of lookups that took another id's row, by table, over all ranks. Every rank must call this."""
     return _said(job, "evicted_shares")
 
 
 def _said(job: TrainingJob, question: str) -> dict[str, Any]:
-    """What the parts that systems have in a job answer, of those that know the question, by table."""
+    """The answers to a question, by table, from all parts of systems in a job that have such a method."""
     known: list[Any] = [each for each in job.attached.values() if hasattr(each, question)]
     return {name: answer for each in known for name, answer in getattr(each, question)(job).items()}

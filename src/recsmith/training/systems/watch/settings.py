@@ -1,4 +1,4 @@
-"""What `watch` of a run says: how often a job is looked at, for what, and what is done about it. Imports no torch."""
+"""The settings of `watch` in a run: how often a job is checked, for what, and which actions follow. No torch."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -11,10 +11,10 @@ from recsmith.streaming.causes import LOOKS
 from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
 
-MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
-VERSION = 4  # of the state that checkpoints keep
-ANOMALIES = "anomalies"  # the watcher that it stands for
-AUTO, NONE = "auto", "none"  # what a run may say in place of settings
+MOST_IDS = 2**20  # most ids of a feature per look, since they are counted one by one
+VERSION = 4  # of the state in checkpoints
+ANOMALIES = "anomalies"  # name of the watcher that `watch` stands for
+AUTO, NONE = "auto", "none"  # values of `watch` instead of settings
 Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
 
 
@@ -22,10 +22,11 @@ Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_
 class WatchSettings:
     """How a job is watched.
 
-    every: steps between two looks. ids: of a feature that are looked at then, of all ranks together. kinds: of what is
-    told; all of them where none is named. features: whose hot sets are watched; all of them where none is named.
-    actions: what is done about a kind, beside telling it. cooldown: steps after an action before there is another one.
-    sketch_every: steps that go into one file of sketches; 0 writes none.
+    every: steps between two looks, at which the job is checked. ids: most ids per feature and look, over all ranks.
+    kinds: kinds of anomalies to report; all of them if none is named. features: features whose hot sets are watched;
+    all of them if none is named. actions: by kind, the action after an alarm of that kind. cooldown: steps after an
+    action in which no other action is taken. sketch_every: steps that are summarized in one file of sketches; 0 writes
+    none.
     """
 
     every: int = 8
@@ -63,7 +64,7 @@ class WatchSettings:
         )
 
     def why_anew(self, raw: Raw, labels: Sequence[str]) -> str | None:
-        """Why a watch of such labels begins anew beside a state; None where it goes on from it."""
+        """Why a watch of these labels cannot continue from a state, and starts anew; None if it can continue."""
         if raw.get("version") != VERSION:
             return f"its state is of version {raw.get('version')}, not {VERSION}"
         if raw.get("labels") != list(labels):
@@ -72,15 +73,16 @@ class WatchSettings:
         return None if looked == self.every else f"its state is of looks every {looked} steps, not {self.every}"
 
     def told_columns(self, raw: Raw, features: Sequence[str], dense: Sequence[str]) -> str | None:
-        """Which columns are new beside a state that goes on, and which are gone; None where all stay."""
+        """Which columns were added or removed since a state was saved; None if all are the same."""
         before, now = {*raw["features"], *raw["dense"]}, {*features, *dense}
         found = (("is new, and learned first:", now - before), ("is gone:", before - now))
         return "; ".join(f"{what} {', '.join(map(repr, sorted(names)))}" for what, names in found if names) or None
 
     def told_from(self, steps: int | None, before: int = 0, path: str = "") -> str:
-        """From which step on something can be told, of a job of so many.
+        """A line on the step from which the watch can report problems, for a job of this many steps.
 
-        before: looks at the training at a path, this one or another, whose state the job goes on from.
+        before: number of looks in the state from which the job continues. path: the training that saved this state, the
+        job's own or another.
         """
         if before >= LOOKS:
             return f"a look every {self.every} steps; what is usual is known from {before:,} looks of '{path}'"
@@ -93,7 +95,7 @@ class WatchSettings:
         return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
 
     def check_features(self, names: Sequence[str]) -> None:
-        """Refuse features that the data does not have."""
+        """Raise UsageError if the data lacks one of the features."""
         strange = next((each for each in self.features if each not in names), None)
         if strange is not None:
             hint = did_you_mean(strange, list(names))
@@ -101,7 +103,7 @@ class WatchSettings:
 
 
 def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
-    """The settings of a run's `watch`: auto, none, or a mapping; None where nothing is watched."""
+    """The settings of a run's `watch`, which is auto, none, or a mapping; None if nothing is watched."""
     if watch == NONE:
         return None
     if isinstance(watch, str):
