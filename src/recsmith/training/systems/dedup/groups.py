@@ -15,7 +15,7 @@ from recsmith.training.sources import BatchSource, first_batch
 from recsmith.training.systems.dedup.deciding import asked_gain, ranks_of_job
 from recsmith.units import counted as counted_of
 
-TRIED = 8  # numbers of most repeated features to try: at most this many thresholds of the repetition factor
+TRIED = 8  # most thresholds of the repetition factor that are tried; features above one are deduplicated
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
 
 @dataclass(frozen=True)
 class HalfLayers(RefusesNothing):
-    """Dense layers with bf16 weights, by the optimizer that keeps the rest of each weight."""
+    """Dense layers with bf16 weights, trained by an optimizer that keeps the rest of each weight."""
 
     owns: ClassVar[Capabilities] = Capabilities({LAYERS, LAYER_WEIGHTS})
     needs: ClassVar[Capabilities] = Capabilities({BF16_PRODUCTS_NEEDED})

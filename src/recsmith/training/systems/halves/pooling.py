@@ -43,8 +43,8 @@ class HalvedTables(Protocol):
 class _Bags(NamedTuple):
     """A table's bags in a batch.
 
-    ids: (L,). ends: of bags (F B + 1,). weights: of ids, or empty. numbers: columns, samples, features, and the first
-    column of the table in the pooled output.
+    ids: (L,). ends: offsets of bags (F B + 1,). weights: of ids, or empty. numbers: columns, samples, features, and the
+    first column of the table in the pooled output.
     """
 
     ids: Tensor
@@ -68,7 +68,7 @@ class PooledHalves(torch.autograd.Function):
     def forward(
         ctx: Any, anchor: Tensor, tables: HalvedTables, ids: Tensor, ends: Tensor, weights: Tensor | None
     ) -> Tensor:
-        """Sums of bags (B, columns of all features). ends: (features B + 1,). weights: of ids, or None."""
+        """Sums of bags (B, columns of all features). ends: offsets (features B + 1,). weights: of ids, or None."""
         del anchor  # a parameter, so that autograd calls backward
         parts = list(_bags(tables, ids, ends, _NONE if weights is None else weights.float().contiguous()))
         samples, last = (len(ends) - 1) // sum(tables.features), parts[-1].numbers

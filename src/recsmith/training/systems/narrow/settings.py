@@ -10,7 +10,7 @@ from recsmith.errors import UsageError, check_rules, outside
 MOST_CYCLES = 10_000  # each has two phases, and all phases are kept in a list
 LEAST_STEPS = 10  # least steps of a phase; in fewer, the chosen units learn nothing
 LEAST_UNITS = 64  # least units of a narrowed layer; products of smaller layers are no large part of any step
-TOGETHER = 8  # units are kept in multiples of 8, as vector units of CPUs and GPUs need
+TOGETHER = 8  # units are kept in multiples of 8, which vector units of CPUs and GPUs process at once
 
 
 @noun

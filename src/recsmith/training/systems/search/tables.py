@@ -74,7 +74,7 @@ class Draws(nn.Module):
         for n, part in enumerate(parts):
             never[n, : len(part.options)] = 0.0
             prices[n, : len(part.options)] = torch.tensor([each.price / (price or 1.0) for each in part.options])
-        self.theta: torch.Tensor  # no parameter: the optimizer of layers neither updates nor averages it
+        self.theta: torch.Tensor  # no parameter: neither updated nor averaged with layers
         self.never: torch.Tensor
         self.prices: torch.Tensor
         self.moments: torch.Tensor

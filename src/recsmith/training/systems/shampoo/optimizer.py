@@ -50,7 +50,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
 
     @staticmethod
     def state_of_ranks(shapes: Any, ranks: int, arguments: Any) -> list[int]:
-        """Bytes of state on each rank for layers of these shapes, exact because they depend on the shape."""
+        """Bytes of state on each rank for layers of these shapes, which cannot be measured on a small weight."""
         return state_of_ranks(ShampooSettings.of(arguments), shapes, ranks)
 
     @torch.no_grad()

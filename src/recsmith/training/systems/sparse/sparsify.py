@@ -6,7 +6,7 @@ Tables are not changed. Their vectors are looked up once and kept; masks and tun
 
 Which weights are kept: Ye et al. 2020, "Adaptive Dense-to-Sparse Paradigm for Pruning Online Recommendation System with
 Non-Stationary Data" (arXiv 2010.08655), learn the share of each layer, and combine several measures, since each alone
-fails on some model. Here one threshold for all layers is applied to a sum of three scores: the size of a weight; size
+can fail. Here one threshold for all layers is applied to a sum of three scores: the size of a weight; size
 times gradient; and a mask. The mask is learned with a price on the weights that it keeps, which rises until the wanted
 share is gone. Size and gradient are divided by their layer's mean.
 """

@@ -33,8 +33,8 @@ def relearn(run: Run, folder: str | Path, *, on_progress: OnProgress = lambda _:
     The folder gets the newest checkpoint with converted weights and optimizer state: each row is the mean of its ids'
     former rows, weighted by how often the ids occur. Everything else in the checkpoint is unchanged, so `train`
     continues with the next sample. run: with the data to learn from, which may be newer than its former training data.
-    Memory: the whole checkpoint on this machine. Cost: a training with 4 columns (docs/compress.md), and a pass over
-    the data.
+    Memory: the whole checkpoint on this machine. Cost: a training with 4 or 8 columns (docs/compress.md), and a pass
+    over the data.
 
     Raises:
         UsageError: the run has no learned hash or no checkpoint, or the folder exists already.

@@ -22,7 +22,7 @@ ALONE = (
     "run ranks: 2 or more"
 )
 # Measured by `python benchmarks/thresholding.py warm_up` and `auc` (docs/thresholding.md): by share of gradients,
-# points of AUC lost after the first 50 steps and after the next 100; and the cost of sending fewer bytes of pooled
+# points of AUC by which the first 50 steps and the next 100 are behind; and the cost of sending fewer bytes of pooled
 # embeddings.
 BEHIND = {0.02: (1.1, 0.2), 0.005: (2.7, 0.6)}
 POOLED_COST = (

@@ -2,8 +2,8 @@
 
 A rank adds a step's gradient to what it has not sent yet, and sends numbers at or above a threshold: their values, and
 the distance of each place to the one before. Every rank sums what all ranks have sent, in the order of ranks, so that
-all have the same sums. With 8 bytes for value and place, a ring all-reduce sends 1 / (share x ranks) times as many
-bytes; with bf16 and 16-bit places, twice that.
+all have the same sums. With 8 bytes for value and place, a ring all-reduce would send 1 / (share x ranks) times as
+many bytes; with bf16 and 16-bit places, twice that.
 """
 
 import math
@@ -24,8 +24,8 @@ WARM_UP = "of all.threshold"  # key of the warm-up's state in a checkpoint
 GAPS = torch.int16  # type in which distances between places are sent (GAP_BYTES of settings.py)
 FARTHEST = 1 << 16  # the largest distance between places that two bytes can express
 SAMPLED = 1 << 17  # numbers from which a threshold is measured; of larger parameters, every n-th
-# How fast the threshold rises, per step's worth: for what this step sent beyond its share, and for what all steps so
-# far did. Trade-off: larger values follow growing gradients faster, and oscillate more.
+# How much the logarithm of a threshold rises if this step sent twice its share, and for each step's share that all
+# steps so far sent in excess. Trade-off: larger values follow growing gradients faster, and oscillate more.
 STEERED, RECOVERED = 0.1, 0.02
 COUNTS = 16  # bytes that state the length of a message and the number of its bucket
 MOST = 0.5  # largest change of the threshold in one step, as a logarithm

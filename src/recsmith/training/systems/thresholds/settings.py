@@ -28,7 +28,7 @@ CPU_S_PER_STEP = 1e-3
 # does not.
 WINDOW, LEVEL, RUNG = 32, 0.01, 4
 GAP_BYTES = 2  # bytes of a gradient's place: its distance to the place before (dense.py)
-COLUMN_BYTES = 2  # bytes of a column's number, at most; one byte if a rank has at most 256 columns in a group
+COLUMN_BYTES = 2  # bytes of a column's number in predictions; messages take column_bytes of sent.py
 POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # types that send no partial sums
 
 
@@ -115,7 +115,7 @@ class Thresholded:
         return placed, placed if self.gradients == "largest" else self.pooled * self.value_bytes
 
     def sharding_types(self) -> tuple[str, ...] | None:
-        """Sharding types whose pooled embeddings are not partial sums; None if `pooled` does not restrict them."""
+        """Sharding types of pooled tables that it can carry: with `pooled`, those without partial sums. None: all."""
         return self.columns.sharding_types() if self.pooled is None else POOLED_TYPES
 
     @property

@@ -1,4 +1,4 @@
-"""How long tables in files make a step, and the line on them before a job; without torch."""
+"""Seconds that tables in files add to a step, and the line on them before a job; without torch."""
 
 import math
 from collections.abc import Sequence

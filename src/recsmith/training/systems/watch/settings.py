@@ -11,7 +11,7 @@ from recsmith.streaming.causes import LOOKS
 from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
 
-MOST_IDS = 2**20  # most ids of a feature per look, since they are counted one by one
+MOST_IDS = 2**20  # largest `ids`, since they are counted one by one
 VERSION = 4  # of the state in checkpoints
 ANOMALIES = "anomalies"  # name of the watcher that `watch` stands for
 AUTO, NONE = "auto", "none"  # values of `watch` instead of settings
@@ -22,11 +22,11 @@ Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_
 class WatchSettings:
     """How a job is watched.
 
-    every: steps between two looks, at which the job is checked. ids: most ids per feature and look, over all ranks.
-    kinds: kinds of anomalies to report; all of them if none is named. features: features whose hot sets are watched;
-    all of them if none is named. actions: by kind, the action after an alarm of that kind. cooldown: steps after an
-    action in which no other action is taken. sketch_every: steps that are summarized in one file of sketches; 0 writes
-    none.
+    every: steps between two looks, at which the job is checked. ids: ids of a feature that are sampled at a look, over
+    all ranks. kinds: kinds of anomalies to report; all of them if none is named. features: features whose hot sets are
+    watched; all of them if none is named. actions: by kind, the action after an alarm of that kind. cooldown: steps
+    after an action in which no other action is taken. sketch_every: steps that are summarized in one file of sketches;
+    0 writes none.
     """
 
     every: int = 8
