@@ -169,7 +169,7 @@ class AnomalyWatcher(Watcher):
         sent = self.sums.take()
         return [] if sent is None else self.signals.look(*sent)
 
-    # --- what is told and done -----------------------------------------------------------------------------------
+    # --- alarms and actions --------------------------------------------------------------------------------------
 
     def _told(self, seen: Seen, findings: list[Finding]) -> Wish | None:
         """Log alarms. Returns the wish for the newest alarm that asks for an action, or None."""
