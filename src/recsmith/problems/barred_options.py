@@ -1,11 +1,11 @@
-"""Options that are legal alone and closed to searches, which choose for each table alone; whether pieces fit alone.
+"""Options that are legal for their table but closed to searches, which choose for each table alone; pieces that fit.
 
-Column-wise sequence tables: TorchRec runs those of a collection with one width for all, so of each collection only one
-width stays open.
+Column-wise sequence tables: TorchRec runs those of a collection with one width for all, so only one width is open in
+each collection.
 
-Tables that stay together must cover the same ranks, so only one form stays open to them: whole on one rank where all of
-them may, else whole on a host, else on all ranks, else any. The others may still be right, and bounds and planner exact
-count them.
+Tables that stay together must cover the same ranks, so only one form is open to them: whole on one rank if all of them
+may be, else whole on a host, else on all ranks, else any. Other forms may still be valid, and bounds and the planner
+`exact` include them.
 
 Legend: N pieces, W ranks, T tables, O options.
 """
@@ -27,12 +27,12 @@ from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
 _ENDLESS = np.iinfo(np.int64).max
-MOST_NAMED = 4  # tables in a message
+MOST_NAMED = 4  # most tables that a message names
 _COLUMN_WISE = TYPE_NAMES.index("column_wise")
 
 
 def fits_alone(cluster: Cluster, beneath: int, span: Ints, head: Bytes, tail: Bytes) -> Bools:
-    """Whether a piece (N,) of this span fits on some target of an empty cluster.
+    """Whether each piece (N,) of this span fits on some target of an empty cluster.
 
     beneath: bytes of a host for tables outside device memory.
     """
@@ -56,14 +56,14 @@ def barred_options(
     tables: tuple[Table, ...], cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options, least_width: Ints,
     alone: Bools,
 ) -> Bools:  # fmt: skip
-    """Options (O,) of column-wise sequences whose width is not the one that stays open in their collection.
+    """Options (O,) of column-wise sequences whose width is not the open one of their collection.
 
-    The open width suits all tables that run in no other way, and most of those that fit the empty cluster in no other;
-    among equals it is the one that TorchRec's planner proposes for the collection's first table, then the widest.
-    alone: pieces (N,) that fit the empty cluster.
+    The open width suits all tables that can run only column-wise, and most of the tables that fit the empty cluster
+    only column-wise. Ties are broken by the width that TorchRec's planner proposes for the collection's first table,
+    then by the widest. alone: whether each piece (N,) fits the empty cluster.
 
     Raises:
-        UsageError: sequences of a collection run only column_wise, and share no width.
+        UsageError: sequences of a collection can run only column_wise, and share no width.
     """
     barred = np.zeros(len(options.mode), dtype=bool)
     split = _split_sequences(tables, modes, options)
@@ -90,7 +90,7 @@ def barred_options(
 
 
 def other_openings(tables: tuple[Table, ...], modes: Modes, pieces: PieceTable, options: Options) -> Iterator[Bools]:
-    """Barred options (O,) with any width open: in all collections the widest first, then narrower ones."""
+    """Barred options (O,) with another width open: first the widest in all collections, then narrower ones."""
     split = _split_sequences(tables, modes, options)
     width = pieces.width[options.piece[split, 0]]
     collection = np.array([table.collection for table in tables])[options.table[split]]
@@ -123,7 +123,7 @@ def _no_width(collection: str, tables: list[Table]) -> str:
 
 
 def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
-    """How many of such pieces of a device (N,) the devices of an empty cluster hold."""
+    """How many such pieces (N,) of device spans the devices of an empty cluster hold."""
     weight = np.maximum(pieces.tail.device[piece], 1)
     return sum((capacity // weight for capacity in cluster.capacities), np.zeros_like(weight))
 
@@ -134,9 +134,9 @@ def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
 def beside_partners(
     legality: Legality, cluster: Cluster, modes: Modes, pieces: PieceTable, options: Options, alone: Bools
 ) -> Bools:
-    """Options (O,) of tables that stay together which have another form than the one that is open to all of them.
+    """Options (O,) of tables that stay together whose form is not the one that is open to all of them.
 
-    alone: pieces (N,) that fit the empty cluster.
+    alone: whether each piece (N,) fits the empty cluster.
     """
     barred = np.zeros(len(options.mode), dtype=bool)
     together = [group for group in legality.groups if group.kind == "together"]
@@ -159,7 +159,7 @@ def beside_partners(
 
 
 def _have_room(form: Span, tables: Ints, alike: Bools, cluster: Cluster, pieces: PieceTable, options: Options) -> bool:
-    """Whether the lightest of these options of all tables fit one rank together; hosts and the world are not asked."""
+    """Whether the smallest of these options of all tables fit on one rank together; other spans are not checked."""
     if form != Span.RANK:
         return True
     size = pieces.tail.device[options.piece[:, 0]]

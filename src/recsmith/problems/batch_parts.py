@@ -1,4 +1,4 @@
-"""What a rank's own batch takes in a step, beside what its shards look up: bytes by what they are."""
+"""Bytes that a rank's own batch takes in a step, in addition to the lookups of its shards, by content."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from recsmith.plans import Placement
 from recsmith.problems.memory import local_batch_bytes
 from recsmith.workloads import Workload
 
-ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
+ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which the backward pass sorts by rank
 
 
 @noun
 class BatchParts:
-    """Bytes of the local batch, of the embeddings that return for it, and of their gradients.
+    """Bytes of the local batch, of the embeddings returned for it, and of their gradients.
 
-    gradients: until they have been sent; those that leave by an all-to-all count twice, in order of ranks too.
-    kept: of sequences, while rows are found.
+    gradients: gradients until they are sent; those sent by an all-to-all count twice, for the copy sorted by rank.
+    kept: gradients of sequences that are still there while rows are looked up for the update.
     """
 
     ids: float
@@ -25,13 +25,13 @@ class BatchParts:
 
 
 def batch_parts(workload: Workload, placements: Sequence[Placement], world_size: int) -> BatchParts:
-    """The parts of every rank; one rank sends nothing: its lookups are its outputs."""
+    """The batch parts of every rank; a single rank sends nothing, because its lookups are its outputs."""
     types = {placement.table: placement.sharding_type for placement in placements}
     ids, outputs, gradients, kept = 0.0, 0.0, 0.0, 0.0
     for table in workload.tables:
         asked, given = local_batch_bytes(table, workload)
         outputs += given
-        if world_size > 1 and types[table.name] != "data_parallel":  # which looks up in the local batch itself
+        if world_size > 1 and types[table.name] != "data_parallel":  # data_parallel looks up in the local batch itself
             ids += asked
             if table.pooled:
                 gradients += given * (2 if types[table.name] in ALL_TO_ALL else 1)

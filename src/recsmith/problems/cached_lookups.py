@@ -1,4 +1,4 @@
-"""How many lookups of cached tables find their row in the cache, as access profiles let expect."""
+"""The expected hit rate of cached tables, by their access profiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from recsmith.workloads import Table, Workload
 from recsmith.workloads.kept_rows import KeptRows, kept_rows
 from recsmith.workloads.reuse import Reuse
 
-PROFILE = 1000  # batches whose reads are counted, of policy static
-BATCHES = 2  # whose rows a cache holds at least: the one that trains, and the one that is fetched ahead of it
-PARTS = 8  # of the batches of a profile, of which a mean is taken
+PROFILE = 1000  # batches whose reads are counted for policy static
+BATCHES = 2  # batches whose rows a cache holds at least: the one in training, and the one prefetched
+PARTS = 8  # points in a profile's batches over which the hit rate is averaged
 
 
 class CachedTable(NamedTuple):
-    """A table with a share of its rows in a cache: those that were read last, or, static, those that are read most."""
+    """A table with a share of its rows in a cache: the rows read last or, if static, the most read rows."""
 
     table: Table
     share: float
@@ -27,7 +27,7 @@ class CachedTable(NamedTuple):
 
 
 def cached_tables_of(plan: Plan) -> list[CachedTable]:
-    """The tables of a plan that have a cache, in the order of its placements."""
+    """The cached tables of a plan, in the order of its placements."""
     tables = {table.name: table for table in plan.workload.tables}
     return [
         CachedTable(tables[each.table], each.load_factor, each.cache_policy == "static")
@@ -38,7 +38,7 @@ def cached_tables_of(plan: Plan) -> list[CachedTable]:
 
 @dataclass(frozen=True)
 class CachedLookups:
-    """The lookups of T tables with caches. rows, lookups: of each table (T,), and of a batch of all ranks."""
+    """The lookups of T cached tables. rows: of each table (T,). lookups: per batch of all ranks, of each table (T,)."""
 
     reuse: Reuse
     rows: Floats
@@ -46,16 +46,16 @@ class CachedLookups:
 
     @classmethod
     def of(cls, workload: Workload, tables: Sequence[Table], ranks: int) -> "CachedLookups":
-        """Of some tables of a workload. ranks: whose batches a table serves in a step."""
+        """The lookups of some tables of a workload. ranks: number of ranks whose batches a table serves in a step."""
         rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
         demand = Demand.of(workload, tuple(tables))
         return cls(Reuse.of(tables), rows, demand.ids * demand.repeats * ranks)
 
     def hits(self, cached: Floats, static: Bools, *, profile: int = PROFILE, batches: int | None = None) -> Floats:
-        """The share (0..1) of each table's lookups whose row is in caches of so many rows (T, N).
+        """The share (0..1) of each table's lookups that hit caches of these numbers of rows (T, N).
 
-        profile: batches whose reads say which rows stay, where static. batches: of a job whose mean it is, from its
-        empty caches on; None: of those that come when caches are full, and the profile has ended.
+        profile: batches that are counted to choose the rows of static caches. batches: length of a job that starts with
+            empty caches and whose mean is returned; None: the share once caches are full and the profile has ended.
         """
         index, found = np.arange(len(self.rows)), np.empty(cached.shape)
         for column in range(cached.shape[1]):
@@ -70,7 +70,7 @@ class CachedLookups:
         return found
 
     def _static_hits(self, table: int, slots: Floats, profile: int, batches: int | None) -> Floats:
-        """Of one table whose rows that are read most stay (N,)."""
+        """The hit shares (N,) of one table whose cache keeps the most read rows."""
         blocks, each, rows = self.reuse.by_chance(table), float(self.lookups[table]), float(self.rows[table])
         after = 0 if batches is None else max(0, batches - profile)
         shares = np.zeros(len(slots))
@@ -85,18 +85,19 @@ class CachedLookups:
         return (shares * after + within * counted) / max(batches, 1)
 
     def hit_share(self, shares: Floats, static: Bools, *, profile: int = PROFILE, batches: int | None = None) -> float:
-        """The share (0..1) of all lookups whose row is in its table's cache; 0 without lookups.
+        """The share (0..1) of all lookups that hit their table's cache; 0 without lookups.
 
-        shares, static: of each table (T,), as in CachedTable. profile, batches: as of `hits`.
+        shares, static: for each table (T,), as in CachedTable. profile, batches: as in `hits`.
         """
         hits = self.hits((self.rows * shares)[:, None], static, profile=profile, batches=batches)[:, 0]
         return float((hits * self.lookups).sum() / max(float(self.lookups.sum()), 1e-300))
 
 
 def _beside_others(kept: KeptRows, slots: Floats, lookups: float, rows: float) -> Floats:
-    """What caches serve (N,) beside rows that two batches bring into them, for which chosen ones make room.
+    """The hit shares (N,) of caches in which the rows that two batches bring in displace some of the chosen rows.
 
-    Rows that come in serve some lookups, too: each what the mean of those does that do not stay. rows: of the table.
+    Rows that are brought in also serve some lookups: each as many as the mean of the rows that are not kept. rows: of
+    the table.
     """
     share = kept.of(slots)
     staying = np.maximum(slots - BATCHES * lookups * (1 - share), 0.0)
@@ -109,10 +110,11 @@ def hit_share(
     workload: Workload, cached: Sequence[CachedTable], ranks: int = 1, *, profile: int = PROFILE,
     batches: int | None = None,
 ) -> float:  # fmt: skip
-    """The share (0..1) of the lookups of some tables whose row is in its table's cache; 0 without lookups.
+    """The share (0..1) of the lookups of some tables that hit their table's cache; 0 without lookups.
 
-    workload: of which the tables are. cached: at least one table. ranks: whose batches a table serves in a step.
-    profile, batches: as of CachedLookups.hits.
+    workload: the workload of the tables. cached: at least one table. ranks: number of ranks whose batches a table
+        serves in a step.
+    profile, batches: as in CachedLookups.hits.
     """
     tables, shares, static = zip(*cached, strict=True)
     lookups = CachedLookups.of(workload, tables, ranks)

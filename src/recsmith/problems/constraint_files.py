@@ -1,4 +1,4 @@
-"""Constraints as files and plans hold them, and pins to what a plan says."""
+"""Constraints in the form of files and plans, and pins to the placements of a plan."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +19,9 @@ SPACE_FIELDS = ("types", "widths", "kernels", "cache_factors", "cache_policy")
 
 @noun
 class PinTo:
-    """Tables that stay where a plan has them. plan: its file, seen from the constraints file's folder.
+    """Tables that must keep their placement in a plan. plan: its file, relative to the constraints file's folder.
 
-    tables: names or patterns; but: those of them that are planned anew. Tables that only one side has do not count.
+    tables: names or patterns; but: those of them that are planned anew. Tables that only one side has are ignored.
     """
 
     plan: str
@@ -31,7 +31,7 @@ class PinTo:
 
 @noun
 class ConstraintsFile:
-    """What a constraints file holds."""
+    """The contents of a constraints file."""
 
     rules: tuple[TableRule, ...] = ()
     pin_to: tuple[PinTo, ...] = ()
@@ -41,7 +41,7 @@ class ConstraintsFile:
 
 
 def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
-    """Plain data of a space and constraints, as a plan keeps it: every word written out."""
+    """Plain data of a space and constraints, as stored in a plan: without short forms."""
     raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
     if space.has_caches:
         raw["cache_factors"] = list(space.cache_factors)
@@ -54,12 +54,12 @@ def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
         encoded = encode(replace(constraints, source=""))
         raw.update({name: encoded[name] for name in told if name in encoded})
     if isinstance(time := raw.get("stash", {}).get("dense_s"), float) and time.is_integer():
-        raw["stash"]["dense_s"] = int(time)  # as JSON files have it, by which the digest is made
+        raw["stash"]["dense_s"] = int(time)  # as read from JSON files, from which the digest is made
     return raw
 
 
 def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
-    """The space and constraints that a plan was made under."""
+    """The space and constraints under which a plan was made."""
     space = {key: raw[key] for key in SPACE_FIELDS if key in raw}
     rest = {key: value for key, value in raw.items() if key not in space}
     return decode(Space, space, source), replace(decode(Constraints, rest, source), source="")
@@ -68,10 +68,10 @@ def constraints_from_raw(raw: Raw, source: str) -> tuple[Space, Constraints]:
 def load_constraints(source: Constraints | Source) -> Constraints:
     """The constraints of a YAML or JSON file of schema recsmith/constraints/1 ('-' is stdin); docs/constraints.md.
 
-    Constraints are taken as they are. Plans that the file pins tables to are read, and become rules.
+    Constraints are returned as they are. Plans to which the file pins tables are read, and become rules.
 
     Raises:
-        UsageError: the file cannot be read; CorruptFile where it, or a plan that it names, holds something else.
+        UsageError: the file cannot be read; CorruptFile if it, or a plan that it names, has another content.
     """
     if isinstance(source, Constraints):
         return source
@@ -87,7 +87,7 @@ def load_constraints(source: Constraints | Source) -> Constraints:
 
 
 def _written_out(raw: Raw) -> Raw:
-    """A constraints file whose short forms are written out: `pin_to: old.json`, `together: [[a, b]]`."""
+    """A constraints file with its short forms expanded: `pin_to: old.json`, `together: [[a, b]]`."""
     made = dict(raw)
     if isinstance(raw.get("pin_to"), str):
         made["pin_to"] = [{"plan": raw["pin_to"]}]
@@ -99,7 +99,7 @@ def _written_out(raw: Raw) -> Raw:
 
 
 def _pins_to(wanted: tuple[PinTo, ...], source: str) -> list[TableRule]:
-    """The rules of all pins to plans; each plan is read once, and what is said twice holds once."""
+    """The rules for all pins to plans; each plan is read once, and duplicates count once."""
     plans: dict[str, Plan] = {}
     found: list[TableRule] = []
     for each in dict.fromkeys(wanted):
@@ -118,9 +118,9 @@ def _pinned_path(plan: str, source: str) -> str:
 def pins_of(
     plan: Plan | Source, *, tables: tuple[str, ...] = ("*",), but: tuple[str, ...] = ()
 ) -> tuple[TableRule, ...]:
-    """Rules that keep tables where a plan has them; those that match no pattern, or one of `but`, are left free.
+    """Rules that keep tables as a plan places them; tables that match no pattern, or one of `but`, are left free.
 
-    A rule for a table that a workload no longer has counts for nothing there.
+    A rule for a table that a workload no longer has is ignored there.
 
     Raises:
         UsageError: the plan cannot be read, or a pattern matches none of its tables.
@@ -142,5 +142,5 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def line_of(constraints: Constraints, part: Part) -> int | None:
-    """The line of the file that a constraint stands in; None where there is none, as for pins to a plan."""
+    """The line of a constraint in its file; None if it has none, as for pins to a plan."""
     return exact_line(constraints.source, part) if constraints.source not in ("", "-") else None

@@ -1,7 +1,7 @@
-"""What a plan must keep, table by table and between tables: the nouns of a constraints file.
+"""The constraints that a plan must keep, for single tables and between tables: the nouns of a constraints file.
 
-Rules for single tables restrict what they may choose from (space.py); what is said of several tables together
-is asked of whole plans (legality.py).
+Rules for single tables restrict their choices (space.py); constraints on several tables are checked on whole plans
+(legality.py).
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,8 @@ from recsmith.problems.space import PLACES, NoChoiceLeft, TableRule, wrong_count
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 from recsmith.workloads.patterns import check_fit
 
-Part = tuple[Literal["rules", "together", "apart", "per_rank"], int]  # a constraint: its list, and its place there
+# a constraint: the name of its list, and its index in the list
+Part = tuple[Literal["rules", "together", "apart", "per_rank"], int]
 LISTS = ("rules", "together", "apart", "per_rank")
 
 
@@ -25,19 +26,19 @@ def _no_names(names: tuple[str, ...], what: str) -> str | None:
 
 
 class _SeveralTables:
-    """What constraints between tables share."""
+    """The common part of constraints between tables."""
 
     tables: tuple[str, ...]
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The names or patterns of the tables that it speaks of."""
+        """The names or patterns of the constrained tables."""
         return self.tables
 
 
 @noun
 class Together(_SeveralTables):
-    """Tables whose shards cover the same ranks or, per host, the same hosts."""
+    """Tables whose shards must cover the same ranks or, per host, the same hosts."""
 
     tables: tuple[str, ...]
     per: Literal["rank", "host"] = "rank"
@@ -48,7 +49,7 @@ class Together(_SeveralTables):
 
 @noun
 class Apart(_SeveralTables):
-    """Tables of which no two have a shard on the same rank or, per host, on the same host."""
+    """Tables of which no two may have a shard on the same rank or, per host, on the same host."""
 
     tables: tuple[str, ...]
     per: Literal["rank", "host"] = "rank"
@@ -59,7 +60,7 @@ class Apart(_SeveralTables):
 
 @noun
 class PerRank(_SeveralTables):
-    """How many of these tables, or of their shards, a rank may hold at most."""
+    """The most of these tables, or of their shards, that a rank may hold."""
 
     tables: tuple[str, ...] = ("*",)
     max_tables: int | None = None
@@ -77,14 +78,15 @@ class PerRank(_SeveralTables):
 
 @noun
 class Constraints:
-    """What a plan must keep.
+    """The constraints that a plan must keep.
 
     memory: the accounting that must fit: 'real' (what a job allocates) or 'torchrec' (its planner's estimate).
     rules: limits for single tables; all rules that match a table hold.
-    keep_exact: train as the unsharded model would: no column splits under row-wise optimizers, where each column
-        shard keeps a row statistic of its own.
-    together, apart, per_rank: what holds between tables. stash: that tables may rest in host memory, and for whom.
-    source: the file that they were read from, for messages.
+    keep_exact: train as the unsharded model would: no column splits under row-wise optimizers, whose row statistics
+        are separate in each column shard.
+    together, apart, per_rank: constraints between tables.
+    stash: that tables may be stashed in host memory, and the needs of dense layers.
+    source: the file from which they were read, for messages.
     """
 
     memory: Literal["real", "torchrec"] = "real"
@@ -98,26 +100,26 @@ class Constraints:
 
     @property
     def between(self) -> tuple[Together | Apart | PerRank, ...]:
-        """What holds between tables."""
+        """All constraints between tables."""
         return (*self.together, *self.apart, *self.per_rank)
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Every constraint that could be left out, as (list, place)."""
+        """Every constraint that could be left out, as (list, index)."""
         return tuple((name, i) for name in LISTS for i in range(len(getattr(self, name))))
 
     def part(self, part: Part) -> TableRule | Together | Apart | PerRank:
-        """The constraint at a place."""
+        """The constraint at an index of a list."""
         name, place = part
         return getattr(self, name)[place]
 
     def only(self, parts: tuple[Part, ...]) -> "Constraints":
-        """The same memory and exactness with these constraints only."""
+        """The same memory accounting, exactness and stashing, with these constraints only."""
         kept: dict[str, Any] = {name: tuple(self.part(each) for each in parts if each[0] == name) for name in LISTS}
         return Constraints(memory=self.memory, keep_exact=self.keep_exact, stash=self.stash, source=self.source, **kept)
 
     def check_names(self, tables: list[str]) -> None:
-        """Refuse names and patterns that match no table: they are misspelt."""
+        """Refuse names and patterns that match no table, because they are misspelt."""
         names = set(tables)
         for what, pattern in self._patterns():
             if pattern not in names:
@@ -132,14 +134,14 @@ class Constraints:
                 yield from ((what, pattern) for pattern in each.patterns)
 
     def matching(self, tables: list[str]) -> "Constraints":
-        """The same without optional rules that match no table."""
+        """The same constraints without optional rules that match no table."""
         known = set(tables)
         rules = tuple(rule for rule in self.rules if not rule.optional or rule.tables in known)
         return self if len(rules) == len(self.rules) else replace(self, rules=rules)
 
 
 class RulesByTable:
-    """The rules of each table, found quickly: many rules name one table each, such as the pins of a plan."""
+    """The rules of each table, for fast look-up: many rules name one table each, such as the pins of a plan."""
 
     def __init__(self, rules: tuple[TableRule, ...]) -> None:
         self._rules = rules
@@ -154,10 +156,10 @@ class RulesByTable:
         return tuple(self._rules[i] for i in sorted(matching.union(self._named.get(table, ()))))
 
     def merged(self, table: str) -> TableRule | None:
-        """All rules that match the table, as one; None if none does. Places and pins are not asked.
+        """All rules that match the table, merged into one; None if there are none. Ranks and hosts are left out.
 
         Raises:
-            NoChoiceLeft: together they leave the table nothing.
+            NoChoiceLeft: together, the rules leave the table no choice.
         """
         matching = self.of(table)
         if not matching:
@@ -191,7 +193,7 @@ class RulesByTable:
 
 
 def _matches(pattern: str, table: str) -> bool:
-    """Whether a pattern that is no plain name matches; asked of every rule and table, so plain names are quick."""
+    """Whether a pattern, not a plain name, matches; called for every rule and table, so plain names must be quick."""
     return _is_pattern(pattern) and fnmatchcase(table, pattern)
 
 
@@ -206,9 +208,9 @@ def members(patterns: tuple[str, ...], tables: list[str]) -> list[int]:
 
 
 def constraint_key(constraints: Constraints, rules: tuple[TableRule, ...], table: str) -> str:
-    """What places, widths, pins and other tables say of a table, as a text that puts equal tables in a fixed order.
+    """The constraints on a table's ranks, widths, pins and partners as a text, which orders otherwise equal tables.
 
-    rules: those that match the table.
+    rules: the rules that match the table.
     """
     fields = (*PLACES, "widths", "max_shards", "pin")
     relevant = [rule for rule in rules if any(getattr(rule, name) is not None for name in fields)]

@@ -1,4 +1,4 @@
-"""What dense layers need of each rank beside its tables, by when it is alive; and that tables may rest meanwhile."""
+"""The bytes of each rank that are not for tables, by when they are alive; and the settings of stashing."""
 
 from recsmith._types import noun
 from recsmith.errors import UsageError
@@ -7,13 +7,15 @@ from recsmith.plans.plan import Stash
 
 @noun
 class DenseBytes:
-    """Bytes of each rank beside its tables, by when they are alive.
+    """Bytes of each rank that are not for tables, by when they are alive.
 
-    fixed: always: weights, optimizer state and buckets of dense layers, the framework, and what nobody told apart.
-    gradients: of dense layers, from their backward to their optimizer. activations: what layers keep of a batch, and
-    the gradients of that. temporaries: of the dense optimizer's step. batch_apart: whether ids and embeddings of the
-    local batch come on top; else a stated figure has them. apart: (W,) of each rank, always, beside what is fixed:
-    state that an optimizer divides over ranks; empty where it divides none.
+    fixed: always alive: weights, optimizer state and buffers of dense layers, the framework, and whatever was stated
+        without a time.
+    gradients: of dense layers, from their backward pass to their optimizer.
+    activations: what layers keep of a batch, and its gradients.
+    temporaries: of the dense optimizer's step.
+    batch_apart: whether ids and embeddings of the local batch are added; otherwise a stated figure includes them.
+    apart: (W,) further fixed bytes of each rank: state that an optimizer divides over ranks; empty if it divides none.
     """
 
     fixed: int = 0
@@ -24,10 +26,10 @@ class DenseBytes:
     apart: tuple[int, ...] = ()
 
     def kept_free(self, batch: int) -> tuple[int, int]:
-        """(bytes that tables leave free where they may rest while activations are alive, and where they may not).
+        """Bytes that tables leave free, as a pair: if they may be stashed while activations are alive, and if not.
 
-        batch: of the local batch, its embeddings and their gradients. Each is a sum over phases, for a search adds up
-        what tables take in all of them.
+        batch: bytes of the local batch, its embeddings and their gradients. Each result is a sum over phases, because a
+            search adds up the bytes of tables in all phases.
         """
         always = self.fixed + max(self.apart, default=0)
         beside = always + self.gradients + self.temporaries + (batch if self.batch_apart else 0)
@@ -36,11 +38,13 @@ class DenseBytes:
 
 @noun
 class Stashing:
-    """That tables may rest, and what dense layers need meanwhile.
+    """Permission to stash tables in host memory, with the needs of dense layers in that time.
 
-    what: weights, or on CPU weights and optimizer state. activations: bytes of a rank that dense layers keep between
-    their forward and backward; None: by the estimate of a plain DLRM. dense_s: seconds of dense forward and backward,
-    in which copies hide; None: nobody said. dense: what planning made of these and of the reserve.
+    what: weights, or on CPU weights and optimizer state.
+    activations: bytes of a rank that dense layers keep between their forward and backward pass; None: by the estimate
+        of a plain DLRM.
+    dense_s: seconds of the dense forward and backward pass, which hide the copies; None if unknown.
+    dense: the bytes that planning derived from these and from the reserve.
     """
 
     what: Stash = "weights"

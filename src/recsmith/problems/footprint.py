@@ -1,6 +1,6 @@
-"""Footprints: the pieces that a search or a plan has placed, and the problems that plans solve.
+"""Footprints: the pieces that a search or a plan has placed; and the problems that plans solve.
 
-Legend: N placed pieces, W ranks, H hosts, L ranks a host.
+Legend: N placed pieces, W ranks, H hosts, L ranks per host.
 """
 
 import math
@@ -38,21 +38,21 @@ class Footprint:
 
 
 def ordered_footprint(problem: Problem, mode: Ints, width: Ints, target: Ints) -> Footprint:
-    """Placed pieces (N,) in the order of footprints: by table, wide first, then by target."""
+    """Placed pieces (N,) in the order of footprints: by table, then widest first, then by target."""
     order = np.lexsort((target, -width, problem.modes.table[mode]))
     return Footprint(mode[order], width[order], target[order])
 
 
 def option_pieces(problem: Problem, option: int) -> list[int]:
-    """The pieces of an option, wide first, each as often as it is needed."""
+    """The pieces of an option, widest first, each as often as the option counts it."""
     pairs = zip(problem.options.piece[option].tolist(), problem.options.count[option].tolist(), strict=True)
     return [piece for piece, count in pairs if piece != NO_PIECE for _ in range(count)]
 
 
 def footprint_of(problem: Problem, placements: tuple[Placement, ...], *, partial: bool = False) -> Footprint:
-    """The footprint of placements; PlanMismatch where the problem has no mode for one.
+    """The footprint of placements; PlanMismatch if the problem has no mode for one of them.
 
-    partial: tables may be without a placement; there must be at least one.
+    partial: tables may lack a placement, but at least one must have one.
     """
     by_name = {placement.table: placement for placement in placements}
     rows: list[tuple[int, int, int]] = []
@@ -72,7 +72,7 @@ def footprint_of(problem: Problem, placements: tuple[Placement, ...], *, partial
 
 
 def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ...]:
-    """Placements in order of table names."""
+    """The placements of a footprint, sorted by table name."""
     start = np.searchsorted(problem.modes.table[footprint.mode], np.arange(len(problem.tables) + 1)).tolist()
     splits = problem.legality.splits
     modes, widths, targets = footprint.mode.tolist(), footprint.width.tolist(), footprint.target.tolist()
@@ -85,13 +85,13 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
         if pin and mode == problem.find_mode(t, pin.sharding_type, pin.compute_kernel, pin.load_factor or None):
             placed = sorted(zip((-width for width in widths[pieces]), targets[pieces], strict=True))
             if tuple((-width, target) for width, target in placed) == splits[t].pinned:
-                made.append(pin)  # which says, too, in which order of columns its pieces are
+                made.append(pin)  # a pin also fixes the column order of its pieces
                 continue
         factor = float(problem.modes.load_factor[mode])
         kind, kernel = SHARDING_TYPES[problem.modes.type[mode]], KERNEL_NAMES[problem.modes.kernel[mode]]
         shape = tuple(targets[pieces]) if kind.span != Span.WORLD else ()
         key = (kind.name, shape)
-        ranks = whole.get(key)  # shared between tables: a world of 4,096 ranks is written once
+        ranks = whole.get(key)  # shared between tables: a world of 4,096 ranks is listed once
         if ranks is None:
             ranks = whole[key] = kind.ranks(shape or (0,), problem.cluster)
         split = tuple(widths[pieces])
@@ -106,21 +106,21 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
 
 
 def sum_per_rank(values: npt.NDArray[Number], footprint: Footprint, problem: Problem) -> npt.NDArray[Number]:
-    """Sum per rank, shape (W, ...), of per-covered-rank values (N, ...): pieces add to every rank that they cover."""
+    """Sum per rank, shape (W, ...), of values per covered rank (N, ...): a piece adds to every rank that it covers."""
     return sum_per_group(values, np.zeros(len(values), dtype=np.int64), 1, footprint, problem)[:, 0]
 
 
 def sum_per_group(
     values: npt.NDArray[Number], group: Ints, groups: int, footprint: Footprint, problem: Problem
 ) -> npt.NDArray[Number]:
-    """Sum per rank and group, shape (W, G, ...), of per-covered-rank values (N, ...) of pieces in a group (N,) each."""
+    """Sum per rank and group, shape (W, G, ...), of values per covered rank (N, ...) of pieces of a group (N,) each."""
     cluster, span, tail = problem.cluster, problem.modes.span[footprint.mode], values.shape[1:]
     size = math.prod(tail)
 
     def sums(of: Span, places: int, place: Ints) -> npt.NDArray[Number]:
         on, total = span == of, np.zeros(places * groups * size, dtype=values.dtype)
         cells = (place[on] * groups + group[on])[:, None] * size + np.arange(size)
-        np.add.at(total, cells.ravel(), values[on].ravel())  # many times as quick as with rows of several numbers
+        np.add.at(total, cells.ravel(), values[on].ravel())  # many times faster than with rows of several numbers
         return total.reshape(places, groups, *tail)
 
     ranks = sums(Span.RANK, cluster.world_size, footprint.target)
@@ -130,7 +130,7 @@ def sum_per_group(
 
 
 def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
-    """(device bytes per rank (W,), host bytes per host (H,)) of a footprint, as a search adds them up."""
+    """(device bytes per rank (W,), host bytes per host (H,)) of a footprint, as a search adds them."""
     head, tail = problem.memory(footprint.mode, footprint.width)
     device = sum_per_rank(head.device, footprint, problem)
     host = sum_per_rank(head.host, footprint, problem)
@@ -141,7 +141,7 @@ def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
 
 
 def memory_taken(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
-    """The bytes that a plan takes: those of `memory_used`, with slots of shared caches only as wide as its rows."""
+    """The bytes that a plan takes: as `memory_used`, but slots of shared caches are only as wide as the plan's rows."""
     device, host = memory_used(problem, footprint)
     return device - _saved(problem, footprint), host
 
@@ -152,7 +152,7 @@ def _saved(problem: Problem, footprint: Footprint) -> Ints:
 
 
 def memory_parts(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
-    """Device bytes per rank (W,) of a plan by what they hold; they add up to those of `memory_taken`."""
+    """Device bytes per rank (W,) of a plan by content; they add up to those of `memory_taken`."""
     kinds = memory_kinds(problem, footprint)
     both = ("ids", "outputs")
     if not set(both) <= set(kinds):
@@ -163,7 +163,7 @@ def memory_parts(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
 
 
 def memory_kinds(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
-    """The same, with ids and outputs apart in the accounting `real`."""
+    """As `memory_parts`, but with ids and outputs separate in the accounting `real`."""
     head, tail = problem.memory_model.parts_of(footprint.mode, footprint.width)
     last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
     parts = {name: sum_per_rank(size, footprint, problem) for name, size in head.items()}
@@ -174,7 +174,7 @@ def memory_kinds(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
 
 
 def fits(problem: Problem, footprint: Footprint) -> bool:
-    """Whether device and host memory suffice."""
+    """Whether device and host memory are sufficient."""
     device, host = memory_taken(problem, footprint)
     return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
 
@@ -183,13 +183,13 @@ def fits(problem: Problem, footprint: Footprint) -> bool:
 
 
 def problem_of(plan: Plan) -> Problem:
-    """The problem that a plan solves, in the space that it names."""
+    """The problem that a plan solves, in the space stored with it."""
     space, constraints = constraints_from_raw(plan.constraints, "plan")
     return build_problem(plan.workload, plan.cluster, space, constraints, by_rows=tables_by_rows(plan.placements))
 
 
 def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Problem:
-    """The problem itself, or where its space or rules leave placements out, one that holds them, so they are priced."""
+    """A problem that can price the placements: this problem, or a wider one if its space or rules exclude them."""
     space = space_holding(problem.space, placements)
     cached = any(placement.cache for placement in placements)
     given = problem.constraints
@@ -202,7 +202,7 @@ def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Proble
 
 
 def space_holding(space: Space, placements: Sequence[Placement]) -> Space:
-    """The space with the types, kernels and cache factors of the placements besides its own, and their policy."""
+    """The space extended by the types, kernels and cache factors of the placements, with their cache policy."""
     policies = {placement.cache_policy for placement in placements if placement.compute_kernel == KEY_VALUE.name}
     return replace(
         space,
@@ -214,12 +214,12 @@ def space_holding(space: Space, placements: Sequence[Placement]) -> Space:
 
 
 def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
-    """Whether placements lie in a problem's space: types, kernels, cache factors, widths, rules and constraints."""
+    """Whether placements are in a problem's space: types, kernels, cache factors, widths, rules and constraints."""
     return PlannedSpace(problem).holds(placements)
 
 
 class PlannedSpace:
-    """What a problem lets its tables be, which placements are held against: all of a plan, or table by table."""
+    """The space of a problem, against which placements are checked: a whole plan, or table by table."""
 
     def __init__(self, problem: Problem) -> None:
         self._space = problem.space
@@ -236,7 +236,7 @@ class PlannedSpace:
         return all(map(self._allows, placements)) and self._kept.broken(placements) is None
 
     def _allows(self, placement: Placement) -> bool:
-        """Whether a table may be of such a type and kernel, with such a cache and such widths."""
+        """Whether the space allows a placement's type, kernel, cache and widths for its table."""
         space, rule = self._space, self._by_table.merged(placement.table)
         runs = (placement.table, placement.sharding_type) in self._types
         if not runs or placement.compute_kernel not in kernels_of(space, rule):
@@ -254,7 +254,7 @@ class PlannedSpace:
 
 
 def check_solves(problem: Problem, placements: Sequence[Placement]) -> None:
-    """Refuse placements that are no plan for a problem: PlanMismatch says what cannot be run, or what is not kept."""
+    """Raise PlanMismatch for placements that cannot be run, or that do not solve the problem."""
     check_placements(placements, problem.workload, problem.cluster)
     broken = broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
     if broken:

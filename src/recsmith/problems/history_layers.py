@@ -1,11 +1,11 @@
-"""What layers over histories keep of a batch on a device, counted from the code of MLPerf's HSTU.
+"""Memory that layers over histories take of a batch on a device, counted from the code of MLPerf's HSTU.
 
 That code (chriscai-amd/training, branch jiawei/dlrmv4_opt at ad52cb1, recommendation/generative_recommenders:
-modules/stu.py, modules/preprocessors.py and ops/triton) computes in bf16, holds no matrix of pairs of positions, and
-computes norms, products and what the output projection reads again in the backward pass. Nothing was fitted. Published
-memory of its jobs judges the sum (docs/sequences.md, benchmarks/hstu_formulas.py).
+modules/stu.py, modules/preprocessors.py and ops/triton) computes in bf16, stores no matrix of pairs of positions, and
+recomputes norms, products and the input of the output projection in the backward pass. Nothing was fitted. The sum is
+compared with the published memory of its jobs (docs/sequences.md, benchmarks/hstu_formulas.py).
 
-P positions of a device; numbers are bf16 and of one position.
+P positions of a device; numbers are bf16 and per position.
 """
 
 from itertools import chain
@@ -14,15 +14,16 @@ from recsmith._types import noun
 from recsmith.workloads import Workload
 
 BF16_BYTES, FLOAT = 2, 4
-ENCODED = 3  # times the columns of each sequence: itself, hidden layers of half its width, and what is normalised
+# times the columns of each sequence: the sequence, hidden layers of half its width, and the normalised input
+ENCODED = 3
 
 
 @noun
 class HistoryLayers:
-    """Sizes of the layers, by default of MLPerf's. blocks: of attention; keys, values: columns of all heads together.
+    """Sizes of the layers, by default MLPerf's. blocks: of attention; keys, values: columns of all heads together.
 
-    streams: what the output projection reads side by side, of as many columns as values. positions, sequences: of
-    `Histories`. None: as the tables have it.
+    streams: inputs of the output projection, each with as many columns as values. positions, sequences: as in
+    `Histories`. None: derived from the tables.
     """
 
     blocks: int = 3
@@ -35,7 +36,7 @@ class HistoryLayers:
 
 @noun
 class Histories:
-    """What a sample has. positions: ids of its longest feature; sequences: features of that length; width: columns."""
+    """The histories of a sample. positions: ids of the longest feature; sequences: number of these; width: columns."""
 
     positions: float
     sequences: int
@@ -43,7 +44,7 @@ class Histories:
 
 
 def histories_of(workload: Workload, layers: HistoryLayers) -> Histories | None:
-    """The histories that layers read of a workload; None where no row is one of a sequence of several."""
+    """The histories of a workload that layers read; None if no feature of a sequence table has more than one id."""
     rows = [table for table in workload.tables if not table.pooled]
     lengths = [each.pooling_factor for each in chain.from_iterable(table.features for table in rows)]
     longest = max(lengths, default=0.0)
@@ -56,16 +57,17 @@ def histories_of(workload: Workload, layers: HistoryLayers) -> Histories | None:
 
 
 def history_weights(found: Histories, layers: HistoryLayers) -> int:
-    """Numbers of the blocks' weights."""
+    """The number of weights of all blocks."""
     keys, values = layers.keys or found.width, layers.values or found.width
     return layers.blocks * found.width * (2 * (keys + values) + layers.streams * values)
 
 
 def history_activations(found: Histories, layers: HistoryLayers, samples: int) -> int:
-    """Bytes at the fullest moment, when the backward pass of the last block begins.
+    """Bytes at the peak, when the backward pass of the last block begins.
 
-    A block keeps its input, its gate and what attention gave. Its backward pass has the products and their gradients,
-    the normed input and its gradient, gradients of input and output, and has let go of gate and attention.
+    A block keeps its input, its gate and the attention's output. Its backward pass holds the products and their
+    gradients, the normed input and its gradient, and gradients of input and output; gate and attention output are freed
+    by then.
     """
     width, keys, values = found.width, layers.keys or found.width, layers.values or found.width
     kept = ENCODED * found.sequences * width + layers.blocks * (width + 2 * values)

@@ -1,7 +1,7 @@
-"""Whether a plan keeps its constraints, judged on its placements: exactly, whatever a search made of them.
+"""Checks whether a plan keeps its constraints, exactly and on its placements, independently of the search.
 
-Searches ask Legality, which sees pieces as widths on ranks and not which columns they are. Plans are judged here once
-more, before anybody gets them.
+Searches use Legality, which sees pieces as widths on ranks, not which columns they are. Plans are checked here once
+more before they are returned.
 """
 
 from collections import Counter
@@ -13,21 +13,21 @@ from recsmith.problems.constraints import Apart, Constraints, PerRank, RulesByTa
 from recsmith.problems.space import TableRule
 from recsmith.workloads import Table
 
-SHOWN = 8  # ranks in a message
+SHOWN = 8  # most ranks that a message names
 
 
 def broken_constraint(
     constraints: Constraints, placements: Sequence[Placement], tables: Sequence[Table], cluster: Cluster
 ) -> str | None:
-    """The first constraint that placements break, as a sentence; None where all are kept.
+    """The first constraint that placements break, as a sentence; None if they keep all.
 
-    placements: of some tables or of all; what is said of several tables together is asked of those that are placed.
+    placements: of some or all tables; constraints between tables are checked for the placed ones.
     """
     return KeptRules(constraints, tables, cluster).broken(placements)
 
 
 class KeptRules:
-    """Constraints that placements of some tables are held against, once or table by table."""
+    """Constraints against which placements of some tables are checked, at once or table by table."""
 
     def __init__(self, constraints: Constraints, tables: Sequence[Table], cluster: Cluster) -> None:
         self._constraints, self._cluster = constraints, cluster
@@ -50,7 +50,7 @@ class KeptRules:
 
 
 def _by_itself(rule: TableRule, placed: Placement, dim: int, cluster: Cluster) -> Iterator[str]:
-    """What a table breaks of a rule for single tables."""
+    """How a table breaks a rule for single tables, in words."""
     widths, ranks = placed.widths_of(dim), set(placed.ranks)
     hosts = {rank // cluster.local_world_size for rank in ranks}
     if rule.sharding_types is not None and placed.sharding_type not in rule.sharding_types:
@@ -87,7 +87,7 @@ def _kind(placed: Placement) -> tuple[object, ...]:
 
 
 def _together(each: Together | Apart | PerRank, placements: Sequence[Placement], cluster: Cluster) -> Iterator[str]:
-    """What several tables break of a constraint between them."""
+    """How several tables break a constraint between them, in words."""
     own = [placements[i] for i in members(each.patterns, [placed.table for placed in placements])]
     if isinstance(each, PerRank):
         for most, what, counted in (

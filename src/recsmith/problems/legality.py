@@ -1,10 +1,10 @@
-"""Whether plans keep their constraints: the one object that every planner asks.
+"""Whether plans keep their constraints; all planners use this one class.
 
-What a rule says of one table by itself is decided when the problem is built: its options, and the ranks that are open
-to it. What holds between tables is asked of what is placed so far (`targets`), and of whole plans (`holds`).
+Rules for single tables are applied when the problem is built: to their options, and to the ranks open to them.
+Constraints between tables are checked for the pieces placed so far (`targets`), and for whole plans (`holds`).
 
-Legend: T tables (in canonical order), W ranks, N placed pieces, R tables that something is said of together, m of them
-in one group.
+Legend: T tables (in canonical order), W ranks, N placed pieces, R tables with constraints between tables, m of them in
+    one group.
 """
 
 from dataclasses import dataclass
@@ -46,10 +46,10 @@ class PlacedPieces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What holds between some tables (m,), given as rows of counts of shards on ranks (R, W).
+    """A constraint between some tables (m,), which are given by their rows in counts of shards on ranks (R, W).
 
     together: their shards are on the same ranks. tables, shards: at most `most` of them on a rank. local: ranks that
-    count as one: 1, or those of a host.
+        count as one: 1, or those of a host.
     """
 
     kind: Kind
@@ -58,11 +58,11 @@ class Group:
     local: int
 
     def held(self, on: Ints) -> Ints:
-        """Shards of each table (m, W / local) on each rank or host."""
+        """The number of shards of each table on each rank or host (m, W / local)."""
         return by_target(on[self.rows], self.local).sum(axis=-1)
 
     def open(self, on: Ints, row: int, size: int) -> Bools:
-        """Ranks (W,) that the table of this row may cover with one more piece of `size` ranks."""
+        """Ranks (W,) that one more piece of `size` ranks of the table in this row may cover."""
         held = self.held(on)
         others = held[self.rows != row]
         if self.kind == "together":
@@ -75,7 +75,7 @@ class Group:
         return np.repeat(free, self.local)
 
     def holds_with(self, on: Ints, row: int, own: Ints) -> Bools:
-        """Whether (n,) it holds beside what is placed, once the table of this row has these shards (n, W) on ranks."""
+        """Whether (n,) the constraint holds if the table in this row adds these shards (n, W) to the placed ones."""
         others, own = self.held(on)[self.rows != row], by_target(own, self.local).sum(axis=-1)
         if self.kind == "together":
             placed = others[(others > 0).any(axis=1)][:1] > 0
@@ -84,7 +84,7 @@ class Group:
         return np.asarray((each <= self.most).all(axis=1))
 
     def holds(self, on: Ints) -> bool:
-        """Whether it holds for what is placed, with more to come or not; tables that are out do not count."""
+        """Whether the constraint holds for what is placed so far; tables without shards are ignored."""
         held = self.held(on)
         if self.kind == "together":
             placed = held[(held > 0).any(axis=1)] > 0
@@ -95,10 +95,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Legality:
-    """What plans must keep beside memory. table, coverage (M,): of each mode of the problem.
+    """The constraints of plans besides memory. table, coverage (M,): for each mode of the problem.
 
-    splits: rules for the columns of single tables. open (T, W): ranks open to each table; None for all. groups: what
-    holds between tables. row (T,): the row of each table in counts of shards, or -1 where nothing is said of it.
+    splits: rules for the columns of single tables. open (T, W): ranks open to each table; None if all are. groups:
+        constraints between tables. row (T,): the row of each table in counts of shards, or -1 without such constraints.
     """
 
     tables: int
@@ -131,26 +131,26 @@ class Legality:
 
     @cached_property
     def any(self) -> bool:
-        """Whether constraints ask for anything; options, and who may split at will, decide what kernels take."""
+        """Whether constraints limit anything; limits of kernels do not count, as options already follow them."""
         return bool(self.groups) or self.open is not None or any(rule.given for rule in self.splits.values())
 
     @cached_property
     def pinned(self) -> Bools:
-        """Tables (T,) that have one placement only."""
+        """Tables (T,) that have only one possible placement."""
         pinned = np.zeros(self.tables, dtype=bool)
         pinned[[t for t, rule in self.splits.items() if rule.pinned]] = True
         return pinned
 
     @cached_property
     def limited(self) -> Bools:
-        """Tables (T,) that may not be split at will."""
+        """Tables (T,) whose columns may not be split freely."""
         limited = np.zeros(self.tables, dtype=bool)
         limited[list(self.splits)] = True
         return limited
 
     @property
     def has_places(self) -> bool:
-        """Whether each group may have a shard of every table on the ranks open to them; if not, no plan keeps it."""
+        """Whether each group can place a shard of every table on its open ranks; if not, no plan keeps constraints."""
         open_ = np.ones((self.tables, self.world), dtype=bool) if self.open is None else self.open
         for group in self.groups:
             ranks = np.asarray(open_[np.isin(self.row, group.rows) & (self.row >= 0)].any(axis=0))
@@ -161,12 +161,12 @@ class Legality:
 
     @property
     def counts_shards(self) -> bool:
-        """Whether the number of shards matters, and not only where columns are."""
+        """Whether the number of shards is constrained, and not only their places."""
         return any(rule.max_shards for rule in self.splits.values()) or any(g.kind == "shards" for g in self.groups)
 
     @cached_property
     def groups_of(self) -> dict[int, list[Group]]:
-        """The groups of each table that is in any."""
+        """The groups of each table that is in any group."""
         found: dict[int, list[Group]] = {}
         for group in self.groups:
             for t in np.flatnonzero(np.isin(self.row, group.rows) & (self.row >= 0)).tolist():
@@ -180,7 +180,7 @@ class Legality:
         return np.zeros((int(self.row.max(initial=-1)) + 1, self.world), dtype=np.int64)
 
     def targets(self, table: int, size: int, on: Ints | None = None) -> Bools:
-        """Targets (W / size,) that a piece of `size` ranks may go to, beside shards that are placed (R, W)."""
+        """Targets (W / size,) that are open to a piece of `size` ranks, next to the placed shards (R, W)."""
         ranks = np.ones(self.world, dtype=bool) if self.open is None else self.open[table]
         for group in self.groups_of.get(table, ()) if on is not None else ():
             assert on is not None
@@ -188,7 +188,7 @@ class Legality:
         return np.asarray(np.all(by_target(ranks, size), axis=-1))
 
     def pinned_targets(self, table: int, width: int, taken: Ints, size: int) -> Bools:
-        """Targets (W / size,) where a pinned table has a piece of this width beside those that are taken already."""
+        """Targets (W / size,) where a pinned table has a piece of this width, besides the targets already taken."""
         left = np.zeros(self.world // size, dtype=np.int64)
         for wide, target in self.splits[table].pinned:
             left[target] += wide == width
@@ -212,7 +212,7 @@ class Legality:
         return not self.any or not self.broken(pieces).any()
 
     def broken(self, pieces: PlacedPieces) -> Bools:
-        """Tables (T,) that break a constraint of their own, or are in a group that is broken."""
+        """Tables (T,) that break a rule of their own, or are in a group whose constraint is broken."""
         broken = self.broken_alone(pieces)
         on = self.placed(pieces) if self.groups else None
         for group in self.groups if on is not None else ():
@@ -251,7 +251,7 @@ class Legality:
 
 
 def _named(constraints: Constraints, names: list[str], cluster: Cluster) -> list[Named]:
-    """(kind, tables, most, local) of every group of two tables or more, or of one whose shards count; each once."""
+    """(kind, tables, most, local) of each different group that has two tables or more, or whose shards are counted."""
     found: list[Named] = []
     for each in constraints.between:
         numbers = members(each.patterns, names)

@@ -1,4 +1,4 @@
-"""The bytes of pieces in the accounting of the constraints, caches that save no memory, and a rank's own batch.
+"""The bytes of pieces in the constraints' accounting, caches that save no memory, and a rank's own batch.
 
 Legend: N pieces, M modes.
 """
@@ -24,7 +24,7 @@ from recsmith.sharding.memory import (
 )
 from recsmith.workloads import Table, Workload
 
-ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
+ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding can move an accounting off a straight line over widths
 
 BAG_BYTES = 16  # a length and an offset of each bag, int64 each
 OUTPUT_BYTES = 4  # embeddings arrive as fp32
@@ -32,11 +32,13 @@ OUTPUT_BYTES = 4  # embeddings arrive as fp32
 
 @dataclass(frozen=True)
 class MemoryModel:
-    """The bytes that pieces of modes take on a device and on its host, in the accounting of the constraints.
+    """The bytes of pieces of modes on a device and on its host, in the constraints' accounting.
 
-    shared: modes (M,) whose cache is shared with tables of other widths. uncached: those of them that searches leave
-    out, for they would make the slots of others wide. slots: columns (M,) of the widest row there. id_maps: bytes of a
-    row of each table (T,) of what tells its id; None where no table has ids without end. replicas: as `Pieces` has it.
+    shared: modes (M,) whose cache is shared with tables of other widths.
+    uncached: those of them that searches leave out, because they would widen the slots of other tables.
+    slots: columns (M,) of the widest row in the shared cache.
+    id_maps: bytes per row of each table's id map (T,); None if no table has unlimited ids.
+    replicas: as in `Pieces`.
     """
 
     demand: Demand
@@ -55,7 +57,7 @@ class MemoryModel:
         cls, workload: Workload, cluster: Cluster, constraints: Constraints, demand: Demand, modes: Modes,
         tables: tuple[Table, ...],
     ) -> "MemoryModel":  # fmt: skip
-        """The memory model of a problem, from the parts that it is built from."""
+        """The memory model of a problem, from the parts of the problem."""
         shared = shares_slots(modes, workload, cluster, constraints.memory)
         uncached = too_wide(modes, demand, shared, max(cluster.capacities))
         slots = slot_widths(modes, demand, shared & ~uncached)
@@ -67,12 +69,12 @@ class MemoryModel:
         )  # fmt: skip
 
     def bytes_of(self, modes: Ints, widths: Ints, *, alone: bool = False) -> tuple[Bytes, Bytes]:
-        """(head, tail) bytes (N,) of pieces of modes and widths; alone: with caches that no wider table shares."""
+        """(head, tail) bytes (N,) of pieces with these modes and widths; alone: no wider table shares their caches."""
         head, tail = self.modes.head_rows[modes], self.modes.tail_rows[modes]
         return self._bytes_of(modes, widths, head, alone), self._bytes_of(modes, widths, tail, alone)
 
     def parts_of(self, modes: Ints, widths: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
-        """(head, tail) device bytes (N,) of pieces by what they hold; they add up to those of `bytes_of`."""
+        """(head, tail) device bytes (N,) of pieces by content; they add up to those of `bytes_of`."""
         ends = (self.modes.head_rows[modes], self.modes.tail_rows[modes])
         head, tail = (
             device_parts_of(self.accounting, self._pieces(modes, widths, rows), self._optimizer(modes), self._pipeline)
@@ -89,7 +91,7 @@ class MemoryModel:
 
     @property
     def _pipeline(self) -> str:
-        plain = self.accounting == "torchrec" and self.on_cpu  # TorchRec counts no pipeline there
+        plain = self.accounting == "torchrec" and self.on_cpu  # TorchRec counts no pipeline on CPU
         return "none" if plain else self.workload.pipeline
 
     def _pieces(self, index: Ints, widths: Ints, rows: Ints, alone: bool = False) -> Pieces:
@@ -111,8 +113,8 @@ class MemoryModel:
     def needless_caches(self) -> Bools:
         """Modes (M,) whose cache takes no less device memory than the whole table, or than a larger cache of it.
 
-        What they are compared with misses less, needs no more host memory, and runs in the same fusion group, so it can
-        take their place in any plan. Bytes grow linearly with the width, so the narrowest and the widest piece decide.
+        The alternative misses less, needs no more host memory, and runs in the same fusion group, so it can replace the
+        mode in any plan. Bytes grow linearly with the width, so only the narrowest and the widest piece are compared.
         """
         modes = np.arange(len(self.modes.table))
         dim = self.demand.dim[self.modes.table]
@@ -130,14 +132,14 @@ class MemoryModel:
 
     @property
     def mixed(self) -> bool:
-        """Whether caches are shared by tables of several widths, so that what one weighs depends on the others."""
+        """Whether caches are shared by tables of several widths, so that a table's bytes depend on other tables."""
         return bool(self.uncached.any() or (self.slots > self.demand.dim[self.modes.table]).any())
 
     @property
     def widest_slot(self) -> str:
-        """What makes tables of several widths heavy behind one cache, as a sentence with what to do; '' if they do not.
+        """A sentence on why tables of several widths take much memory in one cache, with a remedy; '' if they do not.
 
-        It names the table with the most rows whose slots are wider than it.
+        It names the table with the most rows among those whose slots are wider than their rows.
         """
         wider = np.flatnonzero(self.slots > self.demand.dim[self.modes.table])
         if not wider.size:
@@ -152,11 +154,11 @@ class MemoryModel:
         )
 
     def saved(self, mode: Ints, width: Ints, target: Ints, ranks: int) -> Ints:
-        """Device bytes (W,) that placed pieces (N,) take less than `bytes_of` adds up, for no wider row is placed."""
+        """Device bytes (W,) by which `bytes_of` overestimates placed pieces (N,) because no wider row is placed."""
         return SharedSlots(self.modes, self.demand, self.shared, self.slots).saved(mode, width, target, ranks)
 
     def _whole(self) -> Ints:
-        """The fused mode (M,) of the same table and type; -1 where there is none."""
+        """The fused mode (M,) of the same table and type; -1 if there is none."""
         key = self.modes.table * len(SHARDING_TYPES) + self.modes.type
         at = np.full(int(key.max()) + 1, -1)
         fused = np.flatnonzero(self.modes.kernel == FUSED.number)
@@ -164,7 +166,7 @@ class MemoryModel:
         return at[key]
 
     def _larger(self) -> Ints:
-        """The mode (M,) with the next larger cache; -1 where there is none."""
+        """The mode (M,) with the next larger cache; -1 if there is none."""
         after = np.arange(1, len(self.modes.table) + 1) % len(self.modes.table)
         names = ("table", "type", "kernel")
         same = np.logical_and.reduce([getattr(self.modes, name)[after] == getattr(self.modes, name) for name in names])
@@ -172,7 +174,7 @@ class MemoryModel:
 
 
 def kept_modes(modes: Modes, kept: Bools) -> Modes:
-    """Only these modes."""
+    """The modes reduced to those in `kept`."""
     return replace(modes, **{field.name: getattr(modes, field.name)[kept] for field in fields(modes)})
 
 
@@ -182,9 +184,9 @@ def local_batch_bytes(table: Table, workload: Workload) -> tuple[float, float]:
 
 
 def batch_bytes(workload: Workload, world_size: int) -> int:
-    """Bytes of a rank's own batches, of the embeddings that return to it for one, and of their gradients.
+    """Bytes of a rank's own batches, of the embeddings returned to it for one batch, and of their gradients.
 
-    Gradients that leave by an all-to-all count twice (TorchRec orders them by rank). One rank alone sends nothing: its
+    Gradients that are sent by an all-to-all count twice (TorchRec sorts them by rank). A single rank sends nothing: its
     lookups, which planning counts, are its outputs.
     """
     ids, outputs = _local_bytes(workload.tables, workload)
@@ -192,9 +194,10 @@ def batch_bytes(workload: Workload, world_size: int) -> int:
 
 
 def forward_bytes(workload: Workload, world_size: int) -> int:
-    """Bytes of a rank's own batches and embeddings while layers compute, beside what planning counts of lookups.
+    """Bytes of a rank's own batches and embeddings while layers compute, in addition to the counted lookups.
 
-    What lookups gave has gone by then, and as much has returned; the rest is rows that each id is given again.
+    Outputs of lookups are freed by then, and embeddings of the same size have returned; the rest is copies of rows for
+    repeated ids.
     """
     ids, _ = _local_bytes(workload.tables, workload)
     demand = Demand.of(workload, workload.tables)
@@ -205,8 +208,9 @@ def forward_bytes(workload: Workload, world_size: int) -> int:
 def _local_bytes(tables: tuple[Table, ...], workload: Workload) -> tuple[float, float]:
     demand = Demand.of(workload, tables)
     features = sum(len(table.features) for table in tables)
-    given, once = demand.ids * demand.repeats, demand.repeats > 1  # a batch has all ids, and their places among those
+    # a batch has all ids, and their indices among the different ones
+    given, once = demand.ids * demand.repeats, demand.repeats > 1
     ids = float((given * np.where(demand.weighted, 12, 8)).sum()) + workload.batch_size * features * BAG_BYTES
     ids += float((np.where(once, demand.ids + given, 0.0)).sum()) * ID_BYTES
-    bags = demand.bags + np.where(once, given, 0.0)  # rows that come back, and one for each id
+    bags = demand.bags + np.where(once, given, 0.0)  # returned rows, and one copy for each id
     return ids, float((bags * demand.dim).sum()) * OUTPUT_BYTES

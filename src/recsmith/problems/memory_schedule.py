@@ -1,9 +1,9 @@
-"""What is alive on each rank in each phase of a training step, by kind: the memory of a step over its time.
+"""The memory of a training step over time: bytes alive on each rank in each phase, by kind.
 
-A step is nine phases, in this order. What a kind of bytes is alive in stands in `_alive`; the bytes are those of the
-accounting `real` for tables, of `batch_parts` for the local batch, and of `DenseBytes` for the rest of the model. The
-sum over kinds of a phase is what the phase holds at its fullest moment. On CPU this repeats what was measured
-(docs/memory.md); on CUDA it follows from the code of TorchRec 1.8 and FBGEMM, and was not measured.
+A step has nine phases, in this order. `_alive` lists the phases in which each kind of bytes is alive. The bytes are
+those of the accounting `real` for tables, of `batch_parts` for the local batch, and of `DenseBytes` for the rest of the
+model. The sum over the kinds of a phase is its peak. On CPU this agrees with measurements (docs/memory.md); on CUDA it
+follows from the code of TorchRec 1.8 and FBGEMM, and was not measured.
 
 Legend: P phases, K kinds, T tables, W ranks.
 """
@@ -29,16 +29,17 @@ KINDS = (
     "weights", "optimizer state", "cache", "inputs", "outputs", "gradients", "temporaries", "dense layers",
     "activations",
 )  # fmt: skip
-AT_REST = ("dense forward", "dense backward")  # in which a stashed table is away: no kernel of it runs
+# phases in which a stashed table is away, because none of its kernels runs
+AT_REST = ("dense forward", "dense backward")
 _EXCHANGED = ("lookup", "output all-to-all", "gradient all-to-all", "embedding update")
 _RETURNED = ("output all-to-all", "dense forward", "dense backward", "gradient all-to-all", "embedding update")
-_SHARED = ("output all-to-all", *AT_REST, "gradient all-to-all", "embedding update")  # of fully sharded replicas
+_SHARED = ("output all-to-all", *AT_REST, "gradient all-to-all", "embedding update")  # for fully sharded replicas
 _BACKWARD = ("dense backward", "gradient all-to-all", "embedding update", "dense optimizer")
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySchedule:
-    """Bytes (P, K, W) in each phase by kind and rank, and what each rank has (W,)."""
+    """Bytes (P, K, W) in each phase by kind and rank, and the capacity of each rank (W,)."""
 
     bytes: Ints
     capacity: Ints
@@ -54,17 +55,17 @@ class MemorySchedule:
         return self.totals.max(axis=0)
 
     def when(self, rank: int) -> str:
-        """The fullest phase of a rank, the first of several."""
+        """The fullest phase of a rank; the first one of several."""
         return PHASES[int(self.totals[:, rank].argmax())]
 
     @property
     def fullest(self) -> int:
-        """The rank that has least memory left in its fullest phase; the lowest of several."""
+        """The rank that fills the largest share of its memory in its fullest phase; the lowest rank of several."""
         return int((self.peak / self.capacity).argmax())
 
     @property
     def fits(self) -> bool:
-        """Whether every phase of every rank has room."""
+        """Whether every phase of every rank fits its capacity."""
         return bool((self.peak <= self.capacity).all())
 
 
@@ -75,7 +76,7 @@ def memory_schedule(
     """The memory of a step of placed tables, in the accounting `real`.
 
     placements, footprint: the same tables. stashed, stashed_state: bytes (W,) of weights, and of optimizer state, that
-    rest elsewhere in the phases AT_REST, with replicas of a 2D job or in host memory.
+        are elsewhere in the phases AT_REST: with replicas of a 2D job, or in host memory.
     """
     parts = memory_kinds(problem, footprint)
     own = batch_parts(problem.workload, placements, problem.cluster.world_size)
@@ -97,9 +98,9 @@ def _alive(
 ) -> tuple[tuple[str, Ints | int, tuple[str, ...]], ...]:
     """(kind, bytes, phases in which they are alive), each once.
 
-    The outputs of lookups go with the all-to-all, and their gradients are as large. Ids wait for the update. What came
-    back for the local batch is kept by autograd until the update ends (measured on CPU); its gradients go with theirs,
-    and come when activations have gone.
+    Outputs of lookups are freed by the all-to-all, and their gradients are as large. Ids are needed until the update.
+    Autograd keeps the embeddings of the local batch until the update ends (measured on CPU); their gradients are freed
+    with the gradients sent, and arise as activations are freed.
     """
     batches = PIPELINE_DEPTH[problem.workload.pipeline] if problem.cluster.device.kind == "cuda" else 1
     return (
@@ -124,5 +125,5 @@ def _alive(
 
 
 def dense_phases_over(schedule: MemorySchedule) -> Ints:
-    """Bytes (W,) by which the phases AT_REST exceed what a rank has, the fuller of them; 0 or less where they fit."""
+    """Bytes (W,) by which the fuller of the phases AT_REST exceeds a rank's capacity; 0 or less if both fit."""
     return schedule.totals[[PHASES.index(phase) for phase in AT_REST]].max(axis=0) - schedule.capacity

@@ -1,4 +1,4 @@
-"""Modes: every legal (table, type, kernel, cache factor), and what one covered rank does for it in a step.
+"""Modes: every legal (table, type, kernel, cache factor), and the work of one covered rank for it in a step.
 
 Legend: T tables (in canonical order), M modes, F cache factors.
 """
@@ -37,12 +37,13 @@ Rules = dict[str, TableRule | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Per table (T,): its shape, and what the local batch of one device asks of it in a step.
+    """Per table (T,): its shape, and its work for the local batch of one device in a step.
 
-    ids: rows looked up, equal ones once where ids are deduplicated. bags: embeddings returned (poolings; for sequences,
+    ids: rows looked up, equal ids counted once if ids are deduplicated. bags: embeddings returned (poolings; for
+        sequences,
         ids). outputs: bags as TorchRec's estimator counts them, min(1, pooling factor) for each pooling.
-    repeats: how many ids of the batch each of those that are looked up stands for; 1 without deduplication.
-    optimizer: place of the table's in OPTIMIZER_NAMES.
+    repeats: ids of the batch per id that is looked up; 1 without deduplication.
+    optimizer: index of the table's optimizer in OPTIMIZER_NAMES.
     """
 
     rows: Ints
@@ -94,7 +95,7 @@ def _batch_demand(table: Table, batch_size: int) -> tuple[float, float, float]:
 
 
 def _repeats(workload: Workload, tables: tuple[Table, ...], ids: Floats) -> Floats:
-    """How many of a rank's ids (T,) are equal to each one that is looked up; 1 of tables without deduplication."""
+    """Mean number of equal ids (T,) of a rank per id that is looked up; 1 for tables without deduplication."""
     repeats = np.ones(len(tables))
     some = np.flatnonzero([workload.deduplicates(table) for table in tables])
     if some.size:
@@ -105,16 +106,18 @@ def _repeats(workload: Workload, tables: tuple[Table, ...], ids: Floats) -> Floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modes:
-    """Per mode (M,): what one covered rank does a step, and how its rows are cut.
+    """Per mode (M,): the work of one covered rank in a step, and how its rows are cut.
 
     load_factor: share of the rows that the kernel caches on the device; 0 for kernels without a cache.
-    static: the cache keeps the rows that are read most, and otherwise those that were read last.
-    group: tables that TorchRec fuses into one kernel share it.
-    head_rows: rows on each covered rank but the last; tail_rows: on the last.
-    repeats: as of Demand.
-    most_ids, most_rows: ids, and different rows among them, of which no more are drawn in 999 of 1,000 steps.
-    spread, row_spread: lookups of a piece on all its ranks, and their different rows, over those of its busiest rank,
-        which every rank is priced as; the blocks of rows where all are equally busy, and 1 where rows are whole.
+    static: whether the cache keeps the most read rows instead of the rows read last.
+    group: number of the group of tables that TorchRec fuses into one kernel.
+    head_rows: rows on each covered rank except the last; tail_rows: on the last.
+    repeats: as in Demand.
+    most_ids, most_rows: ids, and different rows among them, that 99.9 % of steps do not exceed.
+    spread, row_spread: lookups of a piece on all its ranks, and their different rows, divided by those of its busiest
+        rank,
+        by which every rank is priced. Both are the number of row blocks if all are equally busy, and 1 if rows are
+        whole.
     """
 
     table: Ints
@@ -138,7 +141,7 @@ class Modes:
 
     @property
     def lookups(self) -> Floats:
-        """Ids (M,) that the batches of all ranks ask of all ranks of a piece, equal ones too."""
+        """Ids (M,) that the batches of all ranks send to all ranks of a piece, including equal ids."""
         return self.ids * self.spread * self.repeats
 
 
@@ -146,9 +149,9 @@ def build_modes(
     tables: tuple[Table, ...], demand: Demand, limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules,
     hot_rows: HotRows | None,
 ) -> Modes:  # fmt: skip
-    """All modes, in order of tables, types, kernels and factors; UsageError for a table that has none.
+    """All modes, ordered by table, type, kernel and factor; UsageError for a table without any.
 
-    hot_rows: where they are taken to lie in tables that do not say.
+    hot_rows: where hot rows are assumed to be in tables that do not say.
     """
     table, kind, kernel, factor = _legal_modes(tables, demand.rows, limits, cluster, space, rules)
     coverage = np.array([sharding.coverage(cluster) for sharding in SHARDING_TYPES])[kind]
@@ -157,7 +160,7 @@ def build_modes(
     lookups = demand.ids[table] * demand.repeats[table]
     spread, row_spread = _spreads(tables, table, kind, lookups * multiplier, cluster, hot_rows)
     once = np.flatnonzero(demand.repeats[table] > 1)
-    if once.size:  # of the different rows of each rank, the busiest block has its share of those
+    if once.size:  # the busiest block has its share of the different rows of each rank
         spread[once] = _spreads(tables, table[once], kind[once], lookups[once], cluster, hot_rows)[1]
     head = -(-demand.rows[table] // blocks)
     ids = demand.ids[table] / spread * multiplier
@@ -181,7 +184,7 @@ def build_modes(
 
 
 def _deviations(tables: tuple[Table, ...], table: Ints, blocks: Ints) -> Floats:
-    """How much the share of the busiest of so many blocks (M,) differs between batches."""
+    """The standard deviation between batches of the share of the busiest of `blocks` blocks (M,)."""
     known = np.array([each.access is not None and each.access.busiest_deviation is not None for each in tables])
     found = np.zeros(len(table))
     for i in np.flatnonzero(known[table] & (blocks > 1)).tolist():
@@ -190,7 +193,7 @@ def _deviations(tables: tuple[Table, ...], table: Ints, blocks: Ints) -> Floats:
 
 
 def _different_rows(tables: tuple[Table, ...], table: Ints, lookups: Floats, row_spread: Floats) -> Floats:
-    """Different rows (M,) of the busiest block of so many lookups; infinite where nothing says how rows are read."""
+    """Different rows (M,) of the busiest block in `lookups` lookups; infinite without an access profile."""
     profiles = [each.access for each in tables]
     known = np.array([each is not None and (each.zipf is not None or each.reuse_bins is not None) for each in profiles])
     found = np.full(len(table), np.inf)
@@ -203,7 +206,7 @@ def _different_rows(tables: tuple[Table, ...], table: Ints, lookups: Floats, row
 def _spreads(
     tables: tuple[Table, ...], table: Ints, kind: Ints, lookups: Floats, cluster: Cluster, hot_rows: HotRows | None
 ) -> tuple[Floats, Floats]:
-    """Spread and row spread (M,) of modes with these tables, types, and lookups of all their ranks."""
+    """Spread and row spread (M,) of modes with these tables, types, and lookups over all their ranks."""
     spreads = np.array([sharding.blocks(cluster) for sharding in SHARDING_TYPES], dtype=np.float64)[kind]
     row_spreads = spreads.copy()
     uneven = np.array([hot_rows_of(each, hot_rows) != "scattered" for each in tables])
@@ -221,10 +224,10 @@ def _spreads(
 def _legal_modes(
     tables: tuple[Table, ...], rows: Ints, limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules
 ) -> tuple[Ints, Ints, Ints, Floats]:
-    """Table, type, kernel and cache factor of every legal mode, in this order; UsageError for a table that has none.
+    """Table, type, kernel and cache factor of every legal mode, in this order; UsageError for a table without any.
 
-    What is legal is asked once for tables that differ in their names, features, accesses and rows alone, and in these
-    only by how many are enough for every rank.
+    Legality is worked out once for tables that differ only in names, features, access profiles and rows, provided that
+    they have rows enough for the same types.
     """
     empty = np.stack([leaves_rank_empty(rows, kind.blocks(cluster)) for kind in SHARDING_TYPES], axis=1)
     known: dict[object, list[tuple[int, int, float]]] = {}
@@ -246,7 +249,7 @@ def _legal_modes(
 def _legal_of(
     table: Table, limits: KernelLimits, cluster: Cluster, space: Space, rule: TableRule | None
 ) -> list[tuple[int, int, float]]:
-    """(type, kernel, cache factor) of every legal mode of a table; UsageError where it has none."""
+    """(type, kernel, cache factor) of every legal mode of a table; UsageError if there is none."""
     if table.embedding_dim % WIDTH_STEP:
         raise UsageError(
             f"table '{table.name}' has embedding_dim {table.embedding_dim}; FBGEMM's kernels need a multiple of "
@@ -269,7 +272,7 @@ def _legal_of(
 
 
 def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, float]]:
-    """(name, number, cache factor) of the kernels that space and rule leave a table."""
+    """(name, number, cache factor) of the kernels that space and rule allow a table."""
     for number, name in enumerate(KERNEL_NAMES):
         if name in kernels_of(space, rule):
             factors = (rule and rule.cache_factors) or space.cache_factors
@@ -277,9 +280,9 @@ def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, f
 
 
 def holds_two_batches(tables: tuple[Table, ...], modes: Modes) -> Bools:
-    """Modes (M,) that are not on disk, or whose cache has room for the rows of two batches, as RecSmith's own needs.
+    """Modes (M,) not on disk, or whose cache can hold the rows of two batches, as RecSmith's own cache requires.
 
-    The rows of a batch are those that the access profile lets expect.
+    The rows of a batch are those expected by the access profile.
     """
     blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
     rows = Reuse.of(tables).unique_rows(modes.table, modes.lookups) * (blocks / modes.row_spread)
@@ -288,7 +291,7 @@ def holds_two_batches(tables: tuple[Table, ...], modes: Modes) -> Bools:
 
 
 def no_mode(table: Table, limits: KernelLimits, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
-    """Why a table has no legal placement at all."""
+    """Why a table has no legal placement, in words."""
     kinds = [kind for kind in SHARDING_TYPES if kind.name in space.types]
     why = sorted({_why_not(kind, table, limits, cluster, space, rule) for kind in kinds})
     of_kernels = [text for text in why if FIX in text]
@@ -301,7 +304,7 @@ def no_mode(table: Table, limits: KernelLimits, cluster: Cluster, space: Space, 
 def _why_not(
     kind: ShardingType, table: Table, limits: KernelLimits, cluster: Cluster, space: Space, rule: TableRule | None
 ) -> str:
-    """Why a table has no option of a sharding type of the space."""
+    """Why a table has no option of a sharding type of the space, in words."""
     if rule and kind.name not in (rule.sharding_types or ()):
         return f"the table's rules leave out {kind.name}"
     refusal = kind.refusal(table, cluster)
@@ -322,9 +325,9 @@ def _why_not(
 
 
 def _fusion_groups(tables: tuple[Table, ...], optimizer: Ints, table: Ints, kind: Ints) -> Ints:
-    """Numbers the groups that TorchRec fuses: collection, type, data type, pooling, weighted and optimizer.
+    """Numbers of the groups that TorchRec fuses: by collection, type, data type, pooling, weighted and optimizer.
 
-    Kernels share one: group_tables of torchrec/distributed/embedding_sharding.py puts tables on the device, in host
+    Kernels share a group: group_tables of torchrec/distributed/embedding_sharding.py puts tables on the device, in host
     memory and cached into one FBGEMM module, whatever their load factors; only data_parallel is dense.
     """
     looks: dict[tuple[object, ...], int] = {}

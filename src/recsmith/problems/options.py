@@ -1,4 +1,4 @@
-"""Options: every way to split the columns of a mode into pieces.
+"""Options: all ways to split the columns of a mode into pieces.
 
 Legend: T tables (in canonical order), M modes, P pieces, O options.
 """
@@ -16,13 +16,14 @@ from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP, ShardingType
 from recsmith.sharding.memory import Bytes
 from recsmith.workloads import Table
 
-NO_PIECE = -1  # an option without a second width, or a table without an option
-FEW_TABLES = 300  # up to which columns are split finely: where pieces are few, their widths are what balances ranks
+NO_PIECE = -1  # marks an option without a second width, or a table without an option
+# up to this many tables, columns are split finely: with few pieces, their widths decide how ranks balance
+FEW_TABLES = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceTable:
-    """Per piece (P,): mode, width, and bytes on each covered rank but the last (head) and on the last (tail)."""
+    """Per piece (P,): mode, width, and bytes on each covered rank except the last (head) and on the last (tail)."""
 
     mode: Ints
     width: Ints
@@ -34,7 +35,7 @@ class PieceTable:
 class Options:
     """Per option (O,), in order of tables: its mode, and up to two (piece, count) pairs, shape (O, 2).
 
-    barred: legal alone, but not beside other tables' options; bounds count them, searches leave them out.
+    barred: legal alone, but not next to other tables' options; bounds include them, searches leave them out.
     """
 
     table: Ints
@@ -45,7 +46,7 @@ class Options:
     start: Ints  # (T + 1,): the options of table t are start[t] .. start[t + 1]
 
     def fits(self, pieces: Bools) -> Bools:
-        """Whether all pieces of an option (O,) are among those (P,) that fit."""
+        """Whether all pieces of an option (O,) are among the pieces (P,) that fit."""
         return (pieces[self.piece] | (self.piece == NO_PIECE)).all(axis=1)
 
 
@@ -53,11 +54,11 @@ def build_options(
     tables: tuple[Table, ...], demand: Demand, modes: Modes, cluster: Cluster, space: Space, least_width: Ints,
     rules: dict[int, SplitRule] | None = None,
 ) -> tuple[PieceTable, Options]:  # fmt: skip
-    """All options, family by family: modes of one type, dim and rule are split alike, so they are built together.
+    """All options, built by family: modes of one type, dim and rule have the same splits.
 
-    rules: for the columns of some tables, by number; a pinned table has as many pairs as its pieces have widths.
+    rules: for the columns of some tables, by number; a pinned table has one pair for each width of its pieces.
 
-    Pieces are not weighed yet.
+    The bytes of pieces are not computed yet.
     """
     rules = rules or {}
     families = _families(demand, modes, least_width, rules)
@@ -91,18 +92,18 @@ def build_options(
     nothing = Bytes(none, none)
     pieces = PieceTable(mode=np.concatenate(piece_mode), width=np.concatenate(piece_width), head=nothing, tail=nothing)
     piece, count = np.stack(pairs[::2], axis=1), np.stack(pairs[1::2], axis=1)
-    barred = np.zeros(len(mode), dtype=bool)  # decided when pieces are weighed (barred_options.py)
+    barred = np.zeros(len(mode), dtype=bool)  # decided when the bytes of pieces are known (barred_options.py)
     return pieces, Options(table=table, mode=mode, piece=piece, count=count, barred=barred, start=start)
 
 
 def _families(
     demand: Demand, modes: Modes, least_width: Ints, rules: dict[int, SplitRule]
 ) -> list[tuple[tuple[int, int | None], Ints]]:
-    """((type, min_width), modes) for each set of modes whose columns split alike: one dim, rule, pooled or not."""
+    """((type, min_width), modes) for each set of modes with the same splits: one dim, rule, pooled or not."""
     numbers: dict[SplitRule | None, int] = {None: 0}
     rule = np.array([numbers.setdefault(rules.get(t), len(numbers)) for t in range(len(demand.dim))], dtype=np.int64)
     table, look = modes.table, rule
-    for column in (demand.pooled, demand.dim, least_width):  # the last one decides first on the order
+    for column in (demand.pooled, demand.dim, least_width):  # the last column dominates the order
         numbered = np.unique(column, return_inverse=True)[1]
         look = np.unique(numbered * (1 + int(look.max())) + look, return_inverse=True)[1]
     inverse = np.unique(modes.type * (1 + int(look.max())) + look[table], return_inverse=True)[1]
@@ -115,7 +116,7 @@ def _splits(
     sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None,
     rule: SplitRule | None, *, fine: bool,
 ) -> tuple[Split, ...]:  # fmt: skip
-    """Splits of a table's columns that a search tries, within its rule."""
+    """The splits of a table's columns that a search tries, within its rule."""
     usual = _usual_splits(sharding, table, cluster, space, min_width, fine=fine)
     if rule is None:
         return usual
@@ -137,7 +138,7 @@ def _splits(
 def _usual_splits(
     sharding: ShardingType, table: Table, cluster: Cluster, space: Space, min_width: int | None, *, fine: bool
 ) -> tuple[Split, ...]:
-    """Splits of a table's columns that a search tries where no rule says otherwise."""
+    """The splits of a table's columns that a search tries if no rule limits them."""
     if not sharding.splits_columns:
         return (((table.embedding_dim, 1),),)
     least, most = sharding.column_counts(table, cluster)

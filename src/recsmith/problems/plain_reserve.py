@@ -1,9 +1,9 @@
-"""Memory of a device that tables must not take where nobody states it: what the rest of a plain model needs there.
+"""Estimates the device memory that the rest of a plain model needs and tables must leave free, if nobody states it.
 
-A plain DLRM is that of MLPerf: 13 dense features through layers of 512, 256 and the embedding width; the embeddings
-beside them, through layers of 1024, 1024, 512, 256 and 1; all in fp32 under Adam. Its sizes are exact; whether a job
-is such a model is an assumption. Where no table is pooled and their rows form histories, layers like those of MLPerf's
-HSTU read them (history_layers.py). `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
+A plain DLRM is that of MLPerf: 13 dense features through layers of 512, 256 and the embedding width; then these and the
+embeddings through layers of 1024, 1024, 512, 256 and 1; all in fp32 under Adam. Its sizes are exact; that a job has
+such a model is an assumption. If no table is pooled and their rows form histories, layers like those of MLPerf's HSTU
+read them (history_layers.py). `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
 """
 
 from dataclasses import replace
@@ -19,19 +19,19 @@ from recsmith.workloads import Workload
 
 DENSE_FEATURES = 13
 BELOW, ABOVE = (512, 256), (1024, 1024, 512, 256, 1)  # layers of MLPerf's DLRM below and above the embeddings
-COPIES = 5  # of dense weights: themselves, gradients, Adam's two states, and what its step takes for a while
-ACTIVATION_COPIES = 2  # forward's outputs, and their gradients
+COPIES = 5  # of dense weights: weights, gradients, Adam's two states, and temporaries of its step
+ACTIVATION_COPIES = 2  # outputs of the forward pass, and their gradients
 FLOAT = 4  # bytes
 CUDA_BYTES = 3 * 2**29  # a CUDA context with the libraries' work spaces and NCCL's buffers: assumed, not measured
-LARGEST_SHARE = 0.15  # of a device: what TorchRec's planner keeps free by default (storage_reservations.py, 1.8)
+LARGEST_SHARE = 0.15  # share of a device that TorchRec's planner keeps free by default (storage_reservations.py, 1.8)
 
 
 @noun
 class PlainReserve:
-    """Bytes of each device that a plain model needs besides its tables, and the most that is kept free for it.
+    """Bytes of each device that a plain model needs in addition to its tables, and the most that is kept free for it.
 
-    batch: the local batch and its activations, of which activations are those of layers. positions: of a history, of
-    how many samples; 0 where tables form none.
+    batch: the local batch and its activations, of which `activations` belong to layers. positions: of a history, for
+        this number of samples (`samples`); 0 if tables form no histories.
     """
 
     dense: int
@@ -44,17 +44,17 @@ class PlainReserve:
 
     @property
     def total(self) -> int:
-        """What is kept free."""
+        """The bytes that are kept free."""
         return min(self.needed, self.most)
 
     @property
     def needed(self) -> int:
-        """All parts together."""
+        """The sum of all parts."""
         return self.dense + self.batch + self.cuda
 
     @property
     def layers(self) -> str:
-        """Whose layers these are, in words."""
+        """The model whose layers these are, as text."""
         if not self.positions:
             return "a plain DLRM"
         return (
@@ -63,7 +63,7 @@ class PlainReserve:
 
     @property
     def beyond(self) -> str:
-        """A sentence for who finds no room, on the command line or the page, which has no options."""
+        """A sentence for a user without enough room, on the command line or on the page, which has no options."""
         return (
             f"{format_size(self.needed)} of each device are kept free, which {self.layers} need by an estimate; "
             "state a reserve of your own if your model needs another amount."
@@ -83,10 +83,10 @@ class PlainReserve:
 def plain_reserve(
     workload: Workload, cluster: Cluster, layers: HistoryLayers | None = None
 ) -> PlainReserve | None:  # fmt: skip
-    """The estimate for tables on GPUs; None on CPUs, whose memory other programs share anyway.
+    """The estimate for tables on GPUs; None on CPUs, whose memory is shared with other programs anyway.
 
-    layers: that read histories; by default MLPerf's, where no table is pooled, since beside pooled ones nobody knows
-    what reads rows. What they need is not cut at a share of the device.
+    layers: layers that read histories; the default is MLPerf's if no table is pooled, because next to pooled tables the
+        use of the rows is unknown. Their need is not limited to a share of the device.
     """
     if cluster.device.kind == "cpu":
         return None
@@ -108,13 +108,14 @@ def plain_reserve(
     kept += history_activations(histories, layers, workload.batch_size)
     return PlainReserve(
         dense=COPIES * (weights + history_weights(histories, layers)) * FLOAT,
-        batch=max(batch, forward_bytes(workload, cluster.world_size) + kept),  # its gradients come when activations go
+        # gradients of the batch arise as activations are freed
+        batch=max(batch, forward_bytes(workload, cluster.world_size) + kept),
         activations=kept, cuda=CUDA_BYTES, most=least - 1, positions=histories.positions, samples=workload.batch_size,
     )  # fmt: skip
 
 
 def plain_dense(workload: Workload, cluster: Cluster) -> DenseBytes | None:
-    """The same by when it is alive; None without an estimate. Of one that is cut, activations alone are apart."""
+    """The estimate by when it is alive; None without an estimate. If it is cut, only activations are separate."""
     found = plain_reserve(workload, cluster)
     if found is None:
         return None
@@ -128,7 +129,7 @@ def plain_dense(workload: Workload, cluster: Cluster) -> DenseBytes | None:
 
 
 def with_reserve(workload: Workload, cluster: Cluster) -> Cluster:
-    """The cluster with the estimate as its reserve, where it states none."""
+    """The cluster with the estimate as its reserve, if it states none."""
     if cluster.reserve_bytes is not None:
         return cluster
     found = None if cluster.hbm_bytes is not None else plain_reserve(workload, cluster)
@@ -136,12 +137,12 @@ def with_reserve(workload: Workload, cluster: Cluster) -> Cluster:
 
 
 def kept_estimate(workload: Workload, cluster: Cluster) -> PlainReserve | None:
-    """The estimate that a plan keeps free; None where it keeps what somebody stated, or nothing."""
+    """The estimate if it is what a plan keeps free; None if the plan keeps a stated amount, or nothing."""
     found = plain_reserve(workload, cluster) if cluster.reserve_bytes else None
     return found if found and found.total == cluster.reserve_bytes else None
 
 
 def estimated_anew(cluster: Cluster, before: Workload, after: Workload) -> Cluster:
-    """The cluster with the estimate for changed tables where its reserve is one for the histories of those before."""
+    """The cluster with a new estimate for changed tables, if its reserve was an estimate for the old histories."""
     found = None if cluster.hbm_bytes is not None else kept_estimate(before, cluster)
     return with_reserve(after, replace(cluster, reserve_bytes=None)) if found and found.positions else cluster

@@ -1,4 +1,4 @@
-"""The search problem as arrays, built once: every legal way to shard every table over the cluster.
+"""The search problem as arrays, built once: every legal option to shard every table over the cluster.
 
 Legend: T tables (in canonical order), M modes, P pieces, O options, W ranks, H hosts.
 
@@ -35,17 +35,18 @@ from recsmith.sharding.on_disk import check_disk
 from recsmith.workloads import AccessProfile, Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS, SYNCED_OPTIMIZERS
 
-LARGEST_DIM = LARGEST_WIDTH  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
-LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
-BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
+LARGEST_DIM = LARGEST_WIDTH  # columns: bounds the search over splits, in steps of 4; not a limit of TorchRec
+LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: sums stay in int64
+BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A workload on a cluster, within a space and under constraints: what planners search and cost models price.
 
-    least_width: the narrowest column piece that the rules allow each table (T,), 0 where they say nothing. legality:
-    what constraints ask beside that. opened: the space with the kernels that rules name for their tables.
+    least_width: the narrowest column piece that the rules allow each table (T,), 0 without such a rule.
+    legality: all other constraints.
+    opened: the space with the kernels that rules name for their tables.
     """
 
     workload: Workload
@@ -68,46 +69,46 @@ class Problem:
 
     @cached_property
     def host_capacity(self) -> Ints:
-        """Bytes beneath device memory per host, shape (H,): of the host's memory, or of its disk."""
+        """Bytes per host for tables outside device memory, shape (H,): of the host's memory, or of its disk."""
         return np.full(self.cluster.hosts, bytes_beneath(self.cluster, self.opened), dtype=np.int64)
 
     @cached_property
     def planned_space(self) -> Space:
-        """The space with those shares of its caches alone that some table may have on this cluster, for messages."""
+        """The space with only those cache factors that some table can have on this cluster, for messages."""
         held = set(self.modes.load_factor.tolist())
         factors = tuple(each for each in self.space.cache_factors if each in held)
         return replace(self.space, cache_factors=factors) if factors else self.space
 
     @cached_property
     def memory_model(self) -> MemoryModel:
-        """What says how many bytes pieces take."""
+        """The model that computes the bytes of pieces."""
         return MemoryModel.of(self.workload, self.cluster, self.constraints, self.demand, self.modes, self.tables)
 
     def memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
-        """(head, tail) bytes of pieces of modes and widths in the constraints' accounting, as searches add them."""
+        """(head, tail) bytes of pieces of these modes and widths, in the constraints' accounting, for searches."""
         return self.memory_model.bytes_of(modes, widths)
 
     def least_memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
-        """The same with caches that no wider table shares: what the pieces take in any plan at the least."""
+        """The same bytes if no wider table shares the caches: a lower bound for these pieces in any plan."""
         return self.memory_model.bytes_of(modes, widths, alone=True)
 
     def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
-        """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
+        """Whether pieces with these modes and bytes fit on some target of the empty cluster."""
         return fits_alone(self.cluster, bytes_beneath(self.cluster, self.opened), self.modes.span[modes], head, tail)
 
     def allowed(self, modes: Ints, widths: Ints) -> Bools:
-        """Pieces (N,) that rules and kernels let be so wide, of modes whose columns may be split at will."""
+        """Whether rules and kernels allow pieces (N,) of these widths, for modes whose columns may be split freely."""
         table = self.modes.table[modes]
         narrowest = np.minimum(self.least_width, self.demand.dim)[table]
         return (widths >= narrowest) & (widths <= self.widest[table])
 
     @cached_property
     def widest(self) -> Ints:
-        """Columns (T,) of the widest piece of each table that kernels take."""
+        """Columns (T,) of the widest piece of each table that kernels support."""
         return np.array([widest_piece(table, self.cluster) for table in self.tables], dtype=np.int64)
 
     def other_openings(self) -> Iterator[Bools]:
-        """Barred options (O,) with other widths of column-wise sequences open than those of `options`."""
+        """Barred options (O,) if other widths of column-wise sequences are open than those of `options`."""
         return other_openings(self.tables, self.modes, self.pieces, self.options)
 
     @cached_property
@@ -119,13 +120,13 @@ class Problem:
         return {key: mode for mode, key in enumerate(keys)}
 
     def cache_policy(self, mode: int) -> CachePolicy:
-        """Which rows the cache of a mode keeps."""
+        """The policy of a mode's cache: which rows it keeps."""
         return "static" if self.modes.static[mode] else "lru"
 
     def find_mode(self, table: int, type_name: str, kernel: str, load_factor: float | None = None) -> int | None:
-        """The mode of a table with this type, kernel and cache factor, or None where the space has none.
+        """The mode of a table with this type, kernel and cache factor, or None if the space has none.
 
-        load_factor: of fused_uvm_caching and key_value, where None is FBGEMM's default.
+        load_factor: for fused_uvm_caching and key_value, where None is FBGEMM's default.
         """
         factor = (CACHE_LOAD_FACTOR if load_factor is None else load_factor) if kernel in CACHED_KERNELS else 0.0
         return self.mode_of.get((table, TYPE_NAMES.index(type_name), KERNEL_NAMES.index(kernel), factor))
@@ -140,15 +141,15 @@ def build_problem(
     needless: bool = False,
     by_rows: Collection[str] = (),
 ) -> Problem:
-    """The problem of placing a workload on a cluster. Cost: linear in tables times splits; 0.2 s for 2,000 x 128.
+    """The problem of placing a workload on a cluster. Time: linear in tables times splits; 0.2 s for 2,000 x 128.
 
-    A cluster that states neither memory nor reserve keeps `plain_reserve` free.
+    If a cluster states neither memory nor reserve, `plain_reserve` is kept free.
 
-    needless: also with caches that save no memory or are too small, so that every plan of the space can be priced.
-    by_rows: tables that are row_wise or table_row_wise in a plan that is priced; those that may have no other type are.
+    needless: include caches that save no memory or are too small, so that every plan of the space can be priced.
+    by_rows: tables that are row_wise or table_row_wise in a plan to be priced; tables without other types are added.
 
     Raises:
-        UsageError: a table has no legal placement at all, or none beside others; a rule or kernel does not fit; or
+        UsageError: a table has no legal placement alone, or none next to others; a rule or kernel does not fit; or
             replicas could not be synchronised.
     """
     space, constraints, cluster = space or Space(), constraints or Constraints(), with_reserve(workload, cluster)
@@ -194,7 +195,7 @@ def build_problem(
 
 
 def _useful_caches(tables: tuple[Table, ...], memory: MemoryModel, cluster: Cluster) -> Bools:
-    """Modes (M,) without a cache, or with one that saves memory and, of RecSmith's own on CPU, has room for batches."""
+    """Modes (M,) without a cache, or whose cache saves memory and, for RecSmith's own on CPU, holds two batches."""
     useful = ~memory.needless_caches()
     return useful & holds_two_batches(tables, memory.modes) if cluster.device.kind == "cpu" else useful
 
@@ -203,7 +204,7 @@ def _check_choice(
     count: Ints, tables: tuple[Table, ...], kernels: KernelLimits, cluster: Cluster, space: Space, rules: Rules,
     limits: TableLimits,
 ) -> None:  # fmt: skip
-    """Refuse a table of which nothing is left: count (T,) of its modes or options."""
+    """Refuse a table without any mode or option left. count (T,): number of its modes or options."""
     bare = next((t for t, left in enumerate(count.tolist()) if left == 0), None)
     if bare is None:
         return
@@ -217,7 +218,7 @@ def _check_choice(
 
 
 def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) -> None:
-    """Refuse what no machine trains, before it overflows: very wide tables, and steps of exabytes."""
+    """Refuse problems that no machine trains, before they overflow: very wide tables, and steps of exabytes."""
     wide = next((table for table in tables if table.embedding_dim > LARGEST_DIM), None)
     if wide is not None:
         raise UsageError(
@@ -236,7 +237,7 @@ def _check_sizes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster) ->
 
 
 def _access_key(access: AccessProfile | None) -> str:
-    """A text that puts profiles in a fixed order."""
+    """A text by which access profiles are ordered."""
     if access is None:
         return "None"
     told = f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
@@ -249,7 +250,7 @@ def _access_key(access: AccessProfile | None) -> str:
 def canonical_order(
     tables: tuple[Table, ...], rules: Rules, constraints: Constraints | None = None
 ) -> tuple[Table, ...]:
-    """Tables by what they are; names decide only between equal ones, so neither order nor names change a plan."""
+    """Tables ordered by their properties; names decide only between equal ones, so order and names change no plan."""
     bound = constraints if constraints and (constraints.rules or constraints.between) else None
     by_table = RulesByTable(bound.rules if bound else ())
 
@@ -272,12 +273,12 @@ def canonical_order(
 
 
 def bytes_beneath(cluster: Cluster, space: Space) -> int:
-    """Bytes of a host for tables that live outside device memory."""
+    """Bytes of a host for tables outside device memory."""
     return (cluster.ssd_bytes_per_host if space.on_disk else cluster.ddr_bytes_per_host) or 0
 
 
 def _check_beneath(workload: Workload, cluster: Cluster, space: Space, constraints: Constraints) -> None:
-    """Refuse tables outside device memory where the cluster has no such memory, or nothing runs them there."""
+    """Refuse tables outside device memory if the cluster has no such memory, or nothing can run them there."""
     if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
         raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
     if space.on_disk:
@@ -288,7 +289,7 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
     """Refuse a workload or space on a cluster with replicas that TorchRec could not synchronise.
 
     Raises:
-        UsageError: an optimizer with other state, or a cache whose rows sync does not reach.
+        UsageError: an optimizer has other state than TorchRec syncs, or a cache has rows that the sync misses.
     """
     if cluster.replication is None:
         return
@@ -308,7 +309,7 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
 
 
 def _check_fully_sharded(cluster: Cluster, space: Space) -> None:
-    """Refuse what TorchRec's fully sharded replicas do not hold."""
+    """Refuse kernels and devices that TorchRec's fully sharded replicas do not support."""
     if not cluster.fully_sharded:
         return
     if cluster.device.kind == "cpu":

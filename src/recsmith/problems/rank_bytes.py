@@ -1,4 +1,4 @@
-"""What each rank of a planned job holds, and has on disk, in the `real` accounting on CPU."""
+"""The bytes of each rank of a planned job in memory and on disk, in the `real` accounting on CPU."""
 
 import math
 
@@ -21,11 +21,11 @@ from recsmith.workloads.row_blocks import busiest_deviation, unique_before
 def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
     """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank.
 
-    Of tables that the plan keeps on disk, what is in memory counts.
+    Tables that the plan keeps on disk count with their bytes in memory.
     """
     shards = plan.shards()
     pieces, pipeline = _pieces_of(plan, shards), plan.workload.pipeline
-    sort = real_parts(pieces, plan.workload.optimizer, pipeline).sort  # the same under all optimizers
+    sort = real_parts(pieces, plan.workload.optimizer, pipeline).sort  # equal for all optimizers
     whole = bytes_of("real", pieces, _optimizers(plan, shards), pipeline).device
     ranks = np.array([shard.rank for shard in shards])
     return [
@@ -35,7 +35,7 @@ def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
 
 
 def bytes_on_disk(plan: Plan) -> list[int]:
-    """Bytes of the file of each rank, of tables that the plan keeps on disk, with their optimizer state."""
+    """Bytes of each rank's file for tables that the plan keeps on disk, including optimizer state."""
     shards = plan.shards()
     stored = bytes_of("real", _pieces_of(plan, shards), _optimizers(plan, shards), plan.workload.pipeline).host
     ranks = np.array([shard.rank for shard in shards])
@@ -43,13 +43,13 @@ def bytes_on_disk(plan: Plan) -> list[int]:
 
 
 def _optimizers(plan: Plan, shards: tuple[Shard, ...]) -> Ints:
-    """The optimizer of each shard, its place in OPTIMIZER_NAMES."""
+    """The optimizer of each shard, as an index in OPTIMIZER_NAMES."""
     of = {table.name: OPTIMIZER_NAMES.index(plan.workload.optimizer_of(table)) for table in plan.workload.tables}
     return np.array([of[shard.table] for shard in shards], dtype=np.int64)
 
 
 def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
-    """Every shard on its own rank, with what is looked up in it."""
+    """All shards, each on its own rank, with the lookups in it."""
     tables = {table.name: table for table in plan.workload.tables}
     kinds = {placement.table: placement.kind for placement in plan.placements}
     kernels = {placement.table: KERNEL_NAMES.index(placement.compute_kernel) for placement in plan.placements}
@@ -93,7 +93,7 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
 
 
 def _different_rows(table: Table, shard: Shard, lookups: float, blocks: int, assumed: HotRows | None) -> float:
-    """The different rows of a shard in so many lookups of its table; infinite where nothing says how rows are read."""
+    """The different rows of a shard in `lookups` lookups of its table; infinite without an access profile."""
     access = table.access
     if access is None or (access.zipf is None and access.reuse_bins is None):
         return math.inf
@@ -104,12 +104,12 @@ def _different_rows(table: Table, shard: Shard, lookups: float, blocks: int, ass
 
 
 def _batch_bytes(plan: Plan, sort: int) -> int:
-    """Bytes of the local batch, its outputs and their gradients at the peak of a step; every rank has the same batch.
+    """Bytes of the local batch, its outputs and their gradients at the peak of a step; all ranks have the same batch.
 
-    Gradients of outputs (and, where they leave by an all-to-all, their copy in order of ranks) are freed before FBGEMM
-    sorts ids, so they count only as far as they exceed the sort. Of sequences one copy is still there while rows are
-    found, and one more before, where they are brought into the order of blocks of rows (measured, docs/memory.md). One
-    rank sends nothing: its lookups are its outputs.
+    Gradients of outputs (and their copy sorted by rank, if they are sent by an all-to-all) are freed before FBGEMM
+    sorts ids, so only what exceeds the sort counts. For sequences, one copy is still there while rows are looked up,
+    and one more earlier, while gradients are sorted by row blocks (measured, docs/memory.md). A single rank sends
+    nothing: its lookups are its outputs.
     """
     own = batch_parts(plan.workload, plan.placements, plan.cluster.world_size)
     return int(own.ids + own.outputs + own.kept + max(0.0, own.gradients - sort))

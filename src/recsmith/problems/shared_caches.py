@@ -1,11 +1,11 @@
-"""Caches that several tables share: slots as wide as the widest of them, and which tables give up theirs.
+"""Caches shared by several tables: slots as wide as the widest table, and tables that give up their cache.
 
 FBGEMM makes one cache for all cached tables of a module (kernel fused_uvm_caching), and each slot holds a row of the
 widest (max_D_cache of split_table_batched_embeddings_ops_training.py, 1.8). TorchRec puts tables of one collection,
-sharding type, data type and pooling into one module (group_tables of distributed/embedding_sharding.py), and keeps
-widths apart only where rows are prefetched. So what a narrow table's cache weighs depends on the other cached tables of
-its rank. A search counts the widest that it may cache, bounds and proofs count each table alone, and a plan is told
-with the widest that it caches.
+sharding type, data type and pooling into one module (group_tables of distributed/embedding_sharding.py), and separates
+widths only if rows are prefetched. So the bytes of a narrow table's cache depend on the other cached tables of its
+rank. A search assumes the widest table that it may cache, bounds and proofs count each table alone, and a finished plan
+is counted with the widest table that it caches.
 
 Legend: M modes, N placed pieces, W ranks.
 """
@@ -23,7 +23,7 @@ from recsmith.sharding.coverage import covered_ranks
 from recsmith.sharding.memory import cache_slots
 from recsmith.workloads import Workload
 
-PREFETCHING = "prefetch_sparse_dist"  # the pipeline under which each width has a cache of its own
+PREFETCHING = "prefetch_sparse_dist"  # the pipeline in which each width has its own cache
 
 
 def shares_slots(modes: Modes, workload: Workload, cluster: Cluster, accounting: str) -> Bools:
@@ -33,17 +33,17 @@ def shares_slots(modes: Modes, workload: Workload, cluster: Cluster, accounting:
 
 
 def slot_widths(modes: Modes, demand: Demand, shared: Bools) -> Ints:
-    """Columns (M,) of the widest row that may lie in a mode's cache beside its own; 0 where nothing is shared."""
+    """Columns (M,) of the widest row that may be in a mode's cache next to its own; 0 if nothing is shared."""
     widest = np.zeros(int(modes.group.max()) + 1, dtype=np.int64)
     np.maximum.at(widest, modes.group[shared], demand.dim[modes.table[shared]])
     return np.where(shared, widest[modes.group], 0)
 
 
 def too_wide(modes: Modes, demand: Demand, shared: Bools, room: int) -> Bools:
-    """Modes (M,) with a cache of tables so wide that narrower ones need less memory if these have none.
+    """Modes (M,) of cached tables so wide that narrower tables need less memory if these have no cache.
 
-    Of each module, the tables above one width give up their caches: the width at which its tables weigh least, each
-    with its smallest cache or, above, whole. Tables that fit nowhere but behind a cache keep it.
+    In each module, the tables above one width give up their caches. It is the width at which the module's tables take
+    the least bytes, each with its smallest cache or, above, whole. Tables that fit only with a cache keep it.
     room: bytes of the largest device.
     """
     left_out = np.zeros(len(modes.table), dtype=bool)
@@ -63,7 +63,7 @@ def too_wide(modes: Modes, demand: Demand, shared: Bools, room: int) -> Bools:
 
 
 def _lightest(modes: Modes, demand: Demand, smallest: Ints, widths: Ints) -> int:
-    """The width of these up to which tables have caches, so that all weigh least; the widest among equals."""
+    """The width up to which tables have caches so that all take the least bytes; the widest of equal ones."""
     table = modes.table[smallest]
     slots, dim = cache_slots(modes.head_rows[smallest], modes.load_factor[smallest]), demand.dim[table]
     element, rows = demand.element_bytes[table], modes.head_rows[smallest]
@@ -77,9 +77,9 @@ def _lightest(modes: Modes, demand: Demand, smallest: Ints, widths: Ints) -> int
 
 @dataclass(frozen=True)
 class SharedSlots:
-    """What a plan's shared caches take less than the search counted.
+    """The bytes that a plan's shared caches take less than the search counted.
 
-    shared: modes (M,) that share. counted: columns (M,) of a slot as the search counts them.
+    shared: modes (M,) that share a cache. counted: columns (M,) of a slot as counted by the search.
     """
 
     modes: Modes
@@ -88,7 +88,7 @@ class SharedSlots:
     counted: Ints
 
     def saved(self, mode: Ints, width: Ints, target: Ints, ranks: int) -> Ints:
-        """Bytes (W,) of placed pieces (N,) on each rank that the widest placed row spares."""
+        """Bytes (W,) on each rank that placed pieces (N,) need less because no row as wide as counted is placed."""
         saved = np.zeros(ranks, dtype=np.int64)
         some = np.flatnonzero(self.shared[mode])
         if not some.size:

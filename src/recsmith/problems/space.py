@@ -1,8 +1,8 @@
-"""What a search may choose from: its space, which travels with every bound, splits of columns, rules for single tables.
+"""What a search may choose from: its space, which is stored with every bound, column splits, and rules for tables.
 
-table_limits.py says what rules leave a table.
+table_limits.py derives what rules leave to each table.
 
-Legend: a split is a tuple of (width, count) pairs, wide first, of at most two different widths.
+Legend: a split is a tuple of (width, count) pairs, widest first, of at most two different widths.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,15 @@ from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, KEY_VA
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
 LARGEST_WIDTH = 65_536  # columns of the widest table that can be planned
-CACHE_FACTORS = (0.05, 0.1, 0.2, 0.5)  # CACHE_LOAD_FACTOR, TorchRec's only one, and some that weigh less or miss less
+# CACHE_LOAD_FACTOR, TorchRec's only one, and some that take less memory or miss less
+CACHE_FACTORS = (0.05, 0.1, 0.2, 0.5)
 Split = tuple[tuple[int, int], ...]
 
 TORCHREC_MIN_PARTITION = 128  # MIN_CW_DIM of torchrec/distributed/planner/constants.py
 KERNEL_BLOCKS = (128, 64, 32)  # widths at which FBGEMM's kernels change their thread layout
-DENSE_COUNTS = 8  # every number of pieces up to this; beyond, four per doubling
-MOST_ALIKE = 3  # pieces of one width beside which a fine split has one of another width
-SPACE_WORDS = {  # pieces of a bound's space
+DENSE_COUNTS = 8  # all numbers of pieces up to this are tried; above, four per doubling
+MOST_ALIKE = 3  # most pieces of equal width that a fine split has next to one of another width
+SPACE_WORDS = {  # texts for the parts of a bound's space
     "all types": f"all {len(TYPE_NAMES)} sharding types",
     "widths any": "any column width",
     "widths torchrec": "TorchRec's one column width",
@@ -35,11 +36,11 @@ SPACE_WORDS = {  # pieces of a bound's space
     "memory torchrec": "TorchRec's accounting of memory",
     "keep_exact": "no column splits under row-wise optimizers",
 }
-FINE_STEP = 8  # columns by which fine splits differ: a sector of memory in fp32
+FINE_STEP = 8  # columns by which fine splits differ: a 32-byte sector of memory in fp32
 
 
 def wrong_names(names: tuple[str, ...] | None, known: tuple[str, ...], what: str) -> str | None:
-    """What is wrong with a list of names, all of which must be known; None where nothing is."""
+    """Message for a list of names of which one is unknown; None if all are known."""
     if names is None:
         return None
     unknown = next((name for name in names if name not in known), None)
@@ -49,7 +50,7 @@ def wrong_names(names: tuple[str, ...] | None, known: tuple[str, ...], what: str
 
 
 def wrong_factors(factors: tuple[float, ...] | None) -> str | None:
-    """What is wrong with shares that caches may keep; None where nothing is."""
+    """Message for invalid cache factors; None if they are valid."""
     if factors == ():
         return f"at least one cache factor must be allowed, such as {CACHE_LOAD_FACTOR}"
     return next(filter(None, (wrong_load_factor(factor) for factor in factors or ())), None)
@@ -57,13 +58,13 @@ def wrong_factors(factors: tuple[float, ...] | None) -> str | None:
 
 @noun
 class Space:
-    """The placements that a search chooses from.
+    """The placements that a search can choose from.
 
     types: sharding types. kernels: compute kernels (data_parallel runs only 'dense', all others never do).
     widths: 'any' (every split of the columns into multiples of 4) or 'torchrec' (the one width that TorchRec's planner
         proposes: the smallest divisor of the dim that is at least 128 and a multiple of 4).
-    cache_factors: shares of a table's rows that fused_uvm_caching and key_value may keep on the device; rules give
-        tables their own. Without those kernels they say nothing, and stay what they are by default.
+    cache_factors: shares of a table's rows that fused_uvm_caching and key_value may cache on the device; rules may set
+        others for single tables. Without those kernels they are unused and reset to the default.
     cache_policy: which rows the caches of tables on disk keep (Cache.policy); lru without such tables.
     """
 
@@ -88,16 +89,16 @@ class Space:
 
     @property
     def has_caches(self) -> bool:
-        """Whether a kernel keeps a share of its rows on the device."""
+        """Whether some kernel caches rows on the device."""
         return bool(set(self.kernels) & set(CACHED_KERNELS))
 
     @property
     def on_disk(self) -> bool:
-        """Whether tables may stand on disk: what is beneath device memory is the disk then, else the host's memory."""
+        """Whether tables may be on disk; the memory beneath device memory is then the disk, else host memory."""
         return KEY_VALUE.name in self.kernels
 
     def describe(self) -> str:
-        """A few words for a report."""
+        """Short text for a report."""
         types = "all types" if self.types == TYPE_NAMES else " + ".join(self.types)
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
         factors += " (static)" if self.cache_policy == "static" else ""
@@ -106,12 +107,12 @@ class Space:
 
     @property
     def words(self) -> str:
-        """The same in plain words, for messages."""
+        """The space in plain words, for messages."""
         return space_words(self.describe())
 
 
 def _two_tiers(kernels: tuple[str, ...]) -> str | None:
-    """What is wrong with kernels of two kinds of memory beneath device memory; None where nothing is."""
+    """Message for kernels that need two kinds of memory beneath device memory; None if they need at most one."""
     hosted = next((name for name in HOST_KERNELS if name in kernels), None)
     if hosted is None or KEY_VALUE.name not in kernels:
         return None
@@ -119,7 +120,7 @@ def _two_tiers(kernels: tuple[str, ...]) -> str | None:
 
 
 def space_words(space: str) -> str:
-    """The space of a bound in plain words; what is none of the usual stays as it is."""
+    """The space of a bound in plain words; unknown parts are kept as they are."""
     return ", ".join(text for piece in space.split("; ") if (text := SPACE_WORDS.get(piece, piece)))
 
 
@@ -145,10 +146,10 @@ def column_splits(
 ) -> tuple[Split, ...]:
     """The splits of `dim` columns into `least` .. `most` pieces that a search tries.
 
-    rule 'torchrec': the planner's one width. rule 'any': for each count the most even split, and splits that follow
-    the blocks of the kernels (such as 128 + 64 for 192 columns). Bounds cover every split, not only these.
-    equal: every split into pieces of one width, and no other. fine: also up to MOST_ALIKE pieces of any width and a
-    rest.
+    rule: 'torchrec' is the one width of its planner. 'any' is, for each count, the most even split, and splits that
+        follow the blocks of the kernels (such as 128 + 64 for 192 columns). Bounds cover every split, not only these.
+    equal: all splits into pieces of one width, and no others. fine: also up to MOST_ALIKE pieces of any width and a
+        remainder.
     """
     if rule == "torchrec":
         width = torchrec_width(dim, min_width)
@@ -171,13 +172,13 @@ def _even(dim: int, count: int) -> Split:
 
 
 def _blocks(dim: int, block: int, count: int) -> Split:
-    """Some blocks and a rest of another width, wide first."""
+    """`count` blocks and a remainder of another width, widest first."""
     pairs = ((block, count), (dim - block * count, 1))
     return pairs if pairs[0] > pairs[1] else pairs[::-1]
 
 
 def _fine(dim: int) -> list[tuple[int, int]]:
-    """(count, width) of pieces that leave a rest of another width."""
+    """(count, width) of equal pieces that leave a remainder of another width."""
     widths = range(FINE_STEP, dim, FINE_STEP)
     return [(n, width) for n in range(1, MOST_ALIKE + 1) for width in widths if dim > n * width != dim - width]
 
@@ -186,7 +187,7 @@ def _fine(dim: int) -> list[tuple[int, int]]:
 
 
 class NoChoiceLeft(UsageError):
-    """The rules for a table leave it no placement at all."""
+    """The rules for a table leave it no placement."""
 
 
 LARGEST_COUNT = 2**31  # of shards and tables: more are taken for a mistake
@@ -216,7 +217,7 @@ def _wrong_numbers(numbers: tuple[int, ...] | None, field: str, table: str) -> s
 
 
 def wrong_count(count: int | None, field: str) -> str | None:
-    """What is wrong with a largest number; None where nothing is."""
+    """Message for an invalid maximum; None if it is valid."""
     if count is None or 1 <= count <= LARGEST_COUNT:
         return None
     return f"{field} is {count}; it must be at least 1"
@@ -241,7 +242,7 @@ class Pin:
             object.__setattr__(self, "cache", Cache(load_factor=CACHE_LOAD_FACTOR))
 
     def placement(self, table: str) -> Placement:
-        """The placement of this table."""
+        """The placement of this table by the pin."""
         return Placement(
             table=table, sharding_type=self.sharding_type, compute_kernel=self.compute_kernel, ranks=self.ranks,
             widths=self.widths, cache=self.cache,
@@ -249,7 +250,7 @@ class Pin:
 
     @classmethod
     def of(cls, placement: Placement) -> "Pin":
-        """What keeps a placement as it is."""
+        """The pin that keeps a placement as it is."""
         return cls(
             sharding_type=placement.sharding_type, compute_kernel=placement.compute_kernel, ranks=placement.ranks,
             widths=placement.widths, cache=placement.cache,
@@ -258,12 +259,16 @@ class Pin:
 
 @noun
 class TableRule:
-    """What the tables whose name matches `tables` (a name or a pattern such as 'user_*') may use.
+    """Limits for the tables whose name matches `tables` (a name or a pattern such as 'user_*').
 
-    min_width: no column piece narrower than this. widths: column pieces only as wide as one of these. cache_factors:
-    instead of the space's. max_shards: the most shards of a table, where a shard is what one rank holds of a piece.
-    ranks, hosts: only there; not_ranks, not_hosts: nowhere there. pin: exactly so. optional: `tables` is a name and no
-    pattern, and there may be no such table.
+    min_width: no column piece is narrower than this.
+    widths: column pieces have only these widths.
+    cache_factors: replace those of the space.
+    max_shards: the most shards of a table; a shard is the part of a piece on one rank.
+    ranks, hosts: shards are only on these.
+    not_ranks, not_hosts: no shard is on these.
+    pin: the exact placement.
+    optional: `tables` is a name, not a pattern, and there may be no such table.
     """
 
     tables: str
@@ -298,7 +303,7 @@ class TableRule:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The names or patterns of the tables that it speaks of."""
+        """The names or patterns of the tables that the rule limits."""
         return (self.tables,)
 
 
@@ -306,12 +311,12 @@ PLACES = ("ranks", "not_ranks", "hosts", "not_hosts")
 
 
 def kernels_of(space: Space, rule: TableRule | None) -> tuple[str, ...]:
-    """The kernels that a table may have: those that its rules name, in the space or not, else the space's."""
+    """The kernels that a table may have: those named by its rules, even outside the space, else those of the space."""
     return space.kernels if rule is None or rule.compute_kernels is None else rule.compute_kernels
 
 
 def types_of(space: Space, rule: TableRule | None) -> tuple[str, ...]:
-    """The sharding types of the space that a table's rules leave it."""
+    """The sharding types of the space that a table's rules allow."""
     return tuple(each for each in space.types if rule is None or each in (rule.sharding_types or ()))
 
 
@@ -319,7 +324,7 @@ def opened_space(space: Space, rules: Mapping[str, TableRule | None]) -> Space:
     """The space with the kernels that rules name for their tables; rules by table.
 
     Raises:
-        UsageError: they need two kinds of memory beneath the devices'.
+        UsageError: the kernels need two kinds of memory beneath device memory.
     """
     named = {kernels_of(space, rule): None for rule in rules.values()}
     return replace(space, kernels=tuple(dict.fromkeys((*space.kernels, *(each for names in named for each in names)))))

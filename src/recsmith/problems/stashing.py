@@ -1,13 +1,14 @@
-"""Tables whose weights rest in host memory while dense layers work: what that frees, and which tables are chosen.
+"""Stashing of tables in host memory while dense layers run: the bytes that it frees, and the choice of tables.
 
-TorchRec 1.8 copies weights of a table with `stash_weights` to pinned host memory behind the lookup, frees them, and
-copies them back before their gradients come (torchrec/distributed/memory_stashing.py). Device to host hides in the
-dense forward, host to device in the dense backward, which is taken to be twice as long.
+TorchRec 1.8 copies the weights of a table with `stash_weights` to pinned host memory after the lookup, frees them, and
+copies them back before their gradients arrive (torchrec/distributed/memory_stashing.py). The copy to the host is hidden
+by the dense forward pass, the copy back by the dense backward pass, which is assumed to take twice as long.
 
-A search sees none of this: `Cluster.reserve_bytes` of a plan that stashes is what is kept free in phases in which
-nothing rests, and what dense layers need beside it is in `Stashing.dense` (docs/decisions/0055-memory-of-a-step.md).
+A search is not aware of this: in a plan that stashes, `Cluster.reserve_bytes` is what is kept free in phases in which
+nothing is stashed, and the other needs of dense layers are in `Stashing.dense`
+(docs/decisions/0055-memory-of-a-step.md).
 
-Legend: T tables, W ranks, C candidates that free anything.
+Legend: T tables, W ranks, C candidates whose stashing frees bytes.
 """
 
 from collections.abc import Sequence
@@ -27,17 +28,19 @@ from recsmith.sharding import FUSED, Span
 from recsmith.sharding.coverage import last_rank
 from recsmith.units import format_size
 
-FORWARD_SHARE = 1 / 3  # of the time of dense layers: their backward computes two products for each of forward's
-FEW = 12  # candidates up to which every choice is looked at
-LOOSER = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, np.inf)  # most bytes of a rank over the least, tried in turn
+# of the time of dense layers: their backward pass computes two products for each one of the forward pass
+FORWARD_SHARE = 1 / 3
+FEW = 12  # up to this many candidates, every choice is tried
+# limits tried in turn: most bytes of a rank over the least possible
+LOOSER = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, np.inf)
 
 
 @noun
 class StashedBytes:
-    """Bytes of each rank that rest, weights and optimizer state; and how long copies of the fullest rank take.
+    """Bytes that each rank stashes, weights and optimizer state; and the copy time of the rank that stashes most.
 
-    copy_s: one way; None where nobody knows the link. exposed_s: of a step, that dense layers do not hide; None where
-    their time is not known.
+    copy_s: one way; None if the link's speed is unknown. exposed_s: seconds of a step that dense layers do not hide;
+        None if their time is unknown.
     """
 
     weights: tuple[int, ...]
@@ -47,7 +50,7 @@ class StashedBytes:
 
     @property
     def rank(self) -> int:
-        """The rank that stashes most, the lowest of several."""
+        """The rank that stashes most; the lowest rank of several."""
         return max(range(len(self.weights)), key=lambda rank: self.weights[rank] + self.state[rank])
 
     @property
@@ -57,7 +60,7 @@ class StashedBytes:
 
     @property
     def mean(self) -> float:
-        """Bytes of a rank."""
+        """Mean bytes stashed by a rank."""
         return (sum(self.weights) + sum(self.state)) / len(self.weights)
 
     @property
@@ -67,7 +70,7 @@ class StashedBytes:
 
 
 def stashed_of(problem: Problem, placements: Sequence[Placement], footprint: Footprint) -> StashedBytes | None:
-    """What the placements say that rests; None where nothing does."""
+    """The bytes that the placements stash; None if they stash none."""
     if all(each.stash is None for each in placements):
         return None
     says = {each.table: each.stash for each in placements}
@@ -90,14 +93,14 @@ def _told(problem: Problem, weights: Ints, state: Ints) -> StashedBytes:
 
 
 def exposed_seconds(copy_s: float, dense_s: float) -> float:
-    """Seconds of both copies that the dense forward and the dense backward do not hide."""
+    """Seconds of both copies that the dense forward and the dense backward pass do not hide."""
     return max(0.0, copy_s - FORWARD_SHARE * dense_s) + max(0.0, copy_s - (1 - FORWARD_SHARE) * dense_s)
 
 
 def schedule_of(problem: Problem, placements: Sequence[Placement], footprint: Footprint, dense: DenseBytes) -> (
     MemorySchedule
 ):  # fmt: skip
-    """The memory of a step, with what the placements stash away in dense phases."""
+    """The memory of a step, without the bytes that placements stash in dense phases."""
     rests = stashed_of(problem, placements, footprint)
     away = [None, None] if rests is None else [np.array(rests.weights), np.array(rests.state)]
     if problem.cluster.fully_sharded:
@@ -108,7 +111,7 @@ def schedule_of(problem: Problem, placements: Sequence[Placement], footprint: Fo
 def with_stash(
     problem: Problem, placements: tuple[Placement, ...], footprint: Footprint
 ) -> tuple[Placement, ...]:  # fmt: skip
-    """The placements with the tables that must rest for dense phases to fit; PlanMismatch where none is enough."""
+    """The placements with the tables stashed that dense phases need to fit; PlanMismatch if stashing is not enough."""
     stashing = problem.constraints.stash
     plain = tuple(replace(each, stash=None) if each.stash else each for each in placements)
     if stashing is None or stashing.dense is None:
@@ -130,7 +133,7 @@ def with_stash(
 
 
 def _check_shared(problem: Problem, plain: Sequence[Placement], footprint: Footprint, dense: DenseBytes) -> None:
-    """PlanMismatch where dense phases find no room although replicas hold one copy of weights between them."""
+    """PlanMismatch if dense phases do not fit although replicas share one copy of the weights."""
     over = dense_phases_over(schedule_of(problem, plain, footprint, dense))
     if (over > 0).any():
         raise PlanMismatch(
@@ -148,7 +151,7 @@ def _too_full(most: Ints, over: Ints) -> str:
 
 
 def _check_hosts(problem: Problem, freed: Ints) -> None:
-    """PlanMismatch where a host has no memory for what its ranks stash."""
+    """PlanMismatch if a host has too little memory for the stashes of its ranks."""
     cluster = problem.cluster
     room = cluster.ddr_bytes_per_host
     most = int(freed.reshape(cluster.hosts, -1).sum(axis=1).max())
@@ -159,8 +162,9 @@ def _check_hosts(problem: Problem, freed: Ints) -> None:
 
 
 def restable_bytes(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
-    """Bytes (T, W) of weights, and of optimizer state, of fused tables on each rank: what may rest."""
-    model = replace(problem.memory_model, accounting="real")  # TorchRec's tells weights and state not apart
+    """Bytes (T, W) of weights, and of optimizer state, of fused tables on each rank, which may be stashed."""
+    # TorchRec's accounting does not separate weights and state
+    model = replace(problem.memory_model, accounting="real")
     head, tail = model.parts_of(footprint.mode, footprint.width)
     fused = problem.modes.kernel[footprint.mode] == FUSED.number
     table, span = problem.modes.table[footprint.mode], problem.modes.span[footprint.mode]
@@ -183,11 +187,11 @@ def restable_bytes(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
 
 
 def choose_stash(freed: Ints, need: Ints) -> np.ndarray | None:
-    """Which tables (T,) rest so that every rank frees what it needs: most of a rank least, then bytes of all ranks.
+    """The tables (T,) to stash so that every rank frees what it needs, with least bytes of a rank, then of all ranks.
 
-    freed: bytes (T, W) of each table. need: bytes (W,), 0 or less where none. None where all tables are not enough.
-    Every choice of up to FEW tables is looked at; among more, tables are taken by how much of the need they meet for
-    each byte, under a limit for a rank that is loosened until they are enough.
+    freed: bytes (T, W) of each table. need: bytes (W,), 0 or less if there is no need. Returns None if all tables are
+    not enough. Up to FEW tables, every choice is tried. Among more tables, those that cover the most need per byte are
+    taken, under a limit per rank that is loosened until they are enough.
     """
     need = np.maximum(need, 0)
     some = np.flatnonzero(np.minimum(freed, need).sum(axis=1) > 0)
@@ -208,7 +212,7 @@ def _every_choice(freed: Ints, need: Ints) -> np.ndarray:
 
 
 def _by_worth(freed: Ints, need: Ints) -> np.ndarray:
-    """The best of the choices under each limit, the loosest of which always gives one."""
+    """The best of the choices under each limit; the loosest limit always gives one."""
     found: list[np.ndarray] = []
     for looser in LOOSER:
         picked = _under(freed, need, need.max() * looser)
@@ -219,7 +223,7 @@ def _by_worth(freed: Ints, need: Ints) -> np.ndarray:
 
 
 def _under(freed: Ints, need: Ints, limit: float) -> np.ndarray | None:
-    """Tables in turn, that with most of the need for its bytes first, none beyond the limit; None where it is short."""
+    """Tables in order of the need that they cover per byte, within the limit; None if they are not enough."""
     left, held = need.astype(np.float64), np.zeros(len(need))
     free, picked = np.ones(len(freed), dtype=bool), list[int]()
     size = freed.sum(axis=1)
@@ -237,7 +241,7 @@ def _under(freed: Ints, need: Ints, limit: float) -> np.ndarray | None:
 
 
 def _without_needless(picked: np.ndarray, freed: Ints, need: Ints) -> np.ndarray:
-    """Without tables that the others do without, the largest first."""
+    """The choice without tables that are not needed, removing the largest first."""
     kept, held = list(picked.tolist()), freed[picked].sum(axis=0)
     for table in sorted(kept, key=lambda each: -int(freed[each].sum())):
         if (held - freed[table] >= need).all():

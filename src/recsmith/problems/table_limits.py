@@ -1,4 +1,4 @@
-"""What rules and kernels leave a single table: splits of its columns, ranks, and modes that have a place on them.
+"""What rules and kernels leave to a single table: splits of its columns, ranks, and modes that fit on these ranks.
 
 Legend: T tables (in canonical order), W ranks, M modes.
 """
@@ -25,8 +25,11 @@ from recsmith.workloads import Table
 class SplitRule:
     """How a table's columns may be split.
 
-    widths: of its pieces, None for any. widest: of them, 0 for any: what kernels take. max_shards: of the table, 0 for
-    any. pin: the one placement that the table may have; pinned: the (width, target) of each of its pieces, wide first.
+    widths: allowed widths of its pieces, None for any.
+    max_shards: most shards of the table, 0 for any.
+    pinned: the (width, target) of each piece of a pinned table, widest first.
+    pin: the only placement that the table may have.
+    widest: largest width that kernels support, 0 for any.
     """
 
     widths: tuple[int, ...] | None = None
@@ -37,15 +40,15 @@ class SplitRule:
 
     @property
     def given(self) -> bool:
-        """Whether constraints say something of the table, and not its kernels alone."""
+        """Whether constraints limit the table, and not only its kernels."""
         return self != SplitRule(widest=self.widest)
 
     def allows_width(self, width: int) -> bool:
-        """Whether a piece may be so wide."""
+        """Whether a piece may have this width."""
         return (self.widths is None or width in self.widths) and (not self.widest or width <= self.widest)
 
     def allows(self, split: Split, coverage: int) -> bool:
-        """Whether a split may be, of pieces that cover so many ranks."""
+        """Whether a split is allowed, for pieces that cover `coverage` ranks."""
         shards = coverage * sum(count for _, count in split)
         if self.pinned and split != self.split:
             return False
@@ -54,12 +57,12 @@ class SplitRule:
 
     @property
     def split(self) -> Split:
-        """The (width, count) pairs of a pinned table, wide first."""
+        """The (width, count) pairs of a pinned table, widest first."""
         widths = [width for width, _ in self.pinned]
         return tuple((width, len(list(each))) for width, each in groupby(sorted(widths, reverse=True)))
 
     def splits_of(self, dim: int) -> Iterator[Split]:
-        """Splits into pieces of one or two of the widths that are allowed."""
+        """Splits into pieces of one or two of the allowed widths."""
         for wide in self.widths or ():
             if dim % wide == 0:
                 yield ((wide, dim // wide),)
@@ -73,9 +76,9 @@ class SplitRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableLimits:
-    """What rules leave each table. splits: of table numbers that have a rule for their columns.
+    """What rules leave to each table. splits: rules for columns, by table number.
 
-    open (T, W): ranks that a table's shards may cover; None where rules name no rank.
+    open (T, W): ranks that a table's shards may cover; None if rules name no rank.
     """
 
     splits: dict[int, SplitRule] = field(default_factory=dict[int, SplitRule])
@@ -83,14 +86,14 @@ class TableLimits:
 
     @property
     def pinned(self) -> list[int]:
-        """The numbers of tables that have one placement only."""
+        """The numbers of tables that have only one possible placement."""
         return [t for t, rule in self.splits.items() if rule.pinned]
 
     @classmethod
     def of(
         cls, constraints: Constraints, tables: tuple[Table, ...], rules: dict[str, TableRule | None], cluster: Cluster
     ) -> "TableLimits":
-        """The limits of all tables; UsageError where a rule names a rank that does not exist, or a pin is illegal."""
+        """The limits of all tables; UsageError if a rule names a rank that does not exist, or a pin is illegal."""
         splits = {
             t: SplitRule(widest=most)
             for t, table in enumerate(tables)
@@ -121,7 +124,7 @@ class TableLimits:
         return cls(splits, open_)
 
     def modes(self, table: Ints, coverage: Ints) -> Bools:
-        """Modes (M,) that cover ranks which are all open to their table somewhere, in few enough shards."""
+        """Modes (M,) with some target whose ranks are all open to their table, and with few enough shards."""
         kept = np.ones(len(table), dtype=bool)
         for mode, (t, size) in enumerate(zip(table.tolist(), coverage.tolist(), strict=True)):
             rule = self.splits.get(t)
@@ -150,13 +153,13 @@ def _check_places(rule: TableRule, cluster: Cluster) -> None:
 
 
 def _written_out(pin: Pin, table: Table) -> Placement:
-    """The placement of a pin; one piece has no widths, as in plans."""
+    """The placement of a pin; a single piece has no widths, as in plans."""
     placement = pin.placement(table.name)
     return replace(placement, widths=()) if placement.widths == (table.embedding_dim,) else placement
 
 
 def _pieces(placement: Placement, table: Table, cluster: Cluster) -> tuple[tuple[int, int], ...]:
-    """The (width, target) of each piece of a pinned table, wide first; UsageError where it cannot be run."""
+    """The (width, target) of each piece of a pinned table, widest first; UsageError if it cannot be run."""
     try:
         check_placement(placement, table, cluster)
     except PlanMismatch as error:
@@ -167,7 +170,7 @@ def _pieces(placement: Placement, table: Table, cluster: Cluster) -> tuple[tuple
 
 
 def _close(open_: Bools, rules: tuple[TableRule, ...], cluster: Cluster) -> None:
-    """Close ranks (W,) that rules for one table leave out."""
+    """Close the ranks (W,) that rules for one table exclude."""
     rank = np.arange(cluster.world_size)
     host = rank // cluster.local_world_size
     for rule in rules:
