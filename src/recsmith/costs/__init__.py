@@ -1,6 +1,6 @@
-"""Cost models, which predict the seconds of a step, and the pricing of placed pieces by them.
+"""Cost models, which predict the seconds of a step, and the pricing of placed pieces with them.
 
-A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `AdditiveEvaluator` is the simplest one
+A cost model of your own implements `CostModel` and returns an `Evaluator`; `AdditiveEvaluator` is the simplest one
 (docs/extending.md).
 """
 
@@ -34,12 +34,12 @@ COST_MODELS = _plugins.OwnNames[CostModel](
         "fitted": "recsmith.costs.fitted:FittedCostModel",
     },
 )
-LEARNED = "recsmith.costs.neural.model:NeuralCostModel"  # of each name that begins with PREFIX
+LEARNED = "recsmith.costs.neural.model:NeuralCostModel"  # for every name that begins with PREFIX
 DEFAULT_COST_MODEL = "best"
 
 
 def cost_model(model: str | CostModel | None = None) -> CostModel:
-    """The cost model of a name, or of `neural:<name or file>`; the default one for None; an object of yours as it is.
+    """The cost model of a name or of `neural:<name or file>`, the default model for None, or the given object itself.
 
     Raises:
         UsageError: there is none of that name, its package cannot be loaded, or the object is no cost model.

@@ -1,12 +1,13 @@
-"""Cost model `analytic`: kernels and collectives from the device's figures, calibrated on published measurements.
+"""Cost model `analytic`: kernels and collectives priced by the device's figures, calibrated on published measurements.
 
 A fusion group on a rank costs, forward and backward, launch + max(memory seconds, cache seconds) summed over its pieces
-(embedding_kernels.py), plus what its collectives carry (collectives.py). Every group in use costs every rank the
+(embedding_kernels.py), plus the bytes of its collectives (collectives.py). Every group in use costs every rank the
 latencies of its collectives. The step follows READY_THEN_FORWARD. In a 2D job (Cluster.replication), backward comm
-includes what a rank synchronises with its replicas, which is linear in the bytes that it holds.
+includes a rank's synchronisation with its replicas, which is linear in the bytes that it holds.
 
 Left out: the input distribution of ids, which train pipelines overlap with compute, and the dense part of the model.
-Convex and monotone in the summed terms, and exactly incremental. Its planes are those where memory, or cache, decides.
+The model is convex and monotone in the summed terms, and exactly incremental. Each of its planes assumes that memory,
+or cache, decides.
 
 Legend: N pieces, G fusion groups, k = 7 terms.
 """
@@ -26,7 +27,8 @@ from recsmith.problems import Problem
 from recsmith.sharding import DATA_PARALLEL, SHARDING_TYPES, Collective
 from recsmith.sharding.memory import OUTPUT_BYTES
 
-LAUNCH_S = 3.8e-6  # a kernel, where the device gives none: 83.2 us for 22 of a tiny batch (meta-pytorch/torchrec#4688)
+# of a kernel, if the device states none: 83.2 us for 22 kernels of a tiny batch (meta-pytorch/torchrec#4688)
+LAUNCH_S = 3.8e-6
 FORWARD_KERNELS = 2  # launched by a fusion group: bounds check and lookup (FBGEMM 1.8)
 BACKWARD_KERNELS = 20  # linearise, sort, run lengths, scans, fills, update (FBGEMM 1.8, transpose_embedding_input.cu)
 
@@ -38,9 +40,9 @@ PIECES, FORWARD_MEMORY, FORWARD_CACHE, BACKWARD_MEMORY, BACKWARD_CACHE, FORWARD_
 
 @dataclass(frozen=True)
 class AnalyticEvaluator:
-    """The analytic model for one problem; terms are a count and seconds.
+    """The analytic model for one problem; terms are the number of pieces and seconds.
 
-    launched: kernels that a fusion group launches, forward and backward.
+    launched: number of kernels that a fusion group launches, forward and backward.
     """
 
     problem: Problem
@@ -53,16 +55,16 @@ class AnalyticEvaluator:
     launched: tuple[float, float] = (FORWARD_KERNELS, BACKWARD_KERNELS)
     additive: bool = False
     step_rule: StepRule = READY_THEN_FORWARD
-    extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # it was not trained
+    extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # the model is not trained
     bends: tuple[Plane, ...] = ()
-    lifted: tuple[tuple[float, Evaluator], ...] = ()  # no plane lies below zero
+    lifted: tuple[tuple[float, Evaluator], ...] = ()  # no plane is below zero
 
     def with_kernels(self, kernels: EmbeddingKernels, launched: tuple[float, float]) -> "AnalyticEvaluator":
-        """The model with other kernels and launches."""
+        """The same model with other kernels and launches."""
         return replace(self, kernels=kernels, launched=launched, planes=_planes(sum(launched) * self.launch_s))
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """A one, seconds of memory and cache forward and backward, and seconds of comm forward and backward (N, 7)."""
+        """Terms (N, 7): 1, seconds of memory and cache forward and backward, seconds of comm forward and backward."""
         forward, backward = self.kernels.work(modes, widths)
         comm = self._comm(modes, widths)
         terms = np.empty((7, len(modes)))
@@ -71,7 +73,7 @@ class AnalyticEvaluator:
         return terms.T
 
     def _comm(self, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
-        """Seconds (N,), (N,) of what each piece's collectives carry, forward and backward."""
+        """Seconds (N,), (N,) that each piece's bytes take in collectives, forward and backward."""
         table, kind = self.problem.modes.table[modes], self.problem.modes.type[modes]
         copies = self.problem.demand.rows[table] * widths * float(OUTPUT_BYTES)
         outputs, sequence = self.problem.modes.bags[modes] * widths, 1 - self.problem.demand.pooled[table]
@@ -86,9 +88,9 @@ class AnalyticEvaluator:
 
     @cached_property
     def _rates(self) -> Floats:
-        """Seconds per byte (2, 2, types, calls): forward and backward, pooled or not, by type and its calls.
+        """Seconds per byte (2, 2, types, calls): forward and backward, pooled and sequences, by type and its calls.
 
-        Rows of sequences go back to who asked, split by rows or not.
+        Rows of sequences return to the requesting rank, whether split by rows or not.
         """
         rates = np.zeros((2, 2, len(SHARDING_TYPES), max(len(calls) for way in _WAYS for calls in way)))
         for (pooled, sequences), way in zip(rates, _WAYS, strict=True):
@@ -103,12 +105,12 @@ class AnalyticEvaluator:
         return [OUTPUT_BYTES if sent is None else sent for sent in self.problem.workload.bytes_per_value]
 
     def _seconds_per_byte(self, call: Collective) -> float:
-        """Of a rank's outputs; between hosts each rank hands on its part of what its host holds."""
+        """Seconds per byte of a rank's outputs; between hosts, each rank sends only its share of its host's outputs."""
         share = self.problem.cluster.local_world_size if call.scope == "across_hosts" else 1
         return seconds_per_byte(call, _taking_part(call, self.problem.cluster)) / share
 
     def head(self, sums: Floats) -> Floats:
-        """Launch + max(memory, cache) forward and backward, and the collectives (..., 4)."""
+        """Seconds of a group (..., 4): launch + max(memory, cache), forward and backward, and collectives."""
         parts = np.empty((4, *sums.shape[:-1]))
         launched = self.launch_s * (sums[..., PIECES] > 0)
         np.maximum(sums[..., FORWARD_MEMORY], sums[..., FORWARD_CACHE], out=parts[0])
@@ -123,7 +125,7 @@ class AnalyticEvaluator:
         return ready_and_forward(self.compute(sums), sums[..., BACKWARD_COMM], sums[..., FORWARD_COMM])
 
     def compute(self, sums: Floats) -> Floats:
-        """Launch + max(memory, cache), forward and backward."""
+        """Seconds of launch + max(memory, cache), forward and backward together."""
         seconds = np.maximum(sums[..., FORWARD_MEMORY], sums[..., FORWARD_CACHE])
         seconds += np.maximum(sums[..., BACKWARD_MEMORY], sums[..., BACKWARD_CACHE])
         seconds += sum(self.launched) * self.launch_s * (sums[..., PIECES] > 0)
@@ -137,7 +139,7 @@ class AnalyticCostModel:
     about = "Kernels and collectives from the figures of the device."
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
-        """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
+        """The model for a problem; UsageError if the device lacks a figure that its kernels need."""
         launch_s = LAUNCH_S if problem.cluster.device.launch_s is None else problem.cluster.device.launch_s
         group = problem.modes.group
         return AnalyticEvaluator(
@@ -161,12 +163,12 @@ def _latencies(problem: Problem) -> Floats:
 
 
 def _taking_part(call: Collective, cluster: Cluster) -> Cluster:
-    """The devices that a call joins: gradients of whole tables meet over all sharding groups of a 2D job."""
+    """The devices of a call: gradients of whole tables are reduced over all sharding groups of a 2D job."""
     return whole_job(cluster) if call.payload == "table" else cluster
 
 
 def _planes(opening: float) -> tuple[Plane, ...]:
-    """Memory or cache decides, forward and backward: four planes."""
+    """The four planes in which memory or cache decides, forward and backward."""
     planes: list[Plane] = []
     for forward in (FORWARD_MEMORY, FORWARD_CACHE):
         for backward in (BACKWARD_MEMORY, BACKWARD_CACHE):

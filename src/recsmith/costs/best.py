@@ -1,11 +1,11 @@
-"""Cost model `best`: kernels as they were measured on the cluster's device where that is known, formulas elsewhere.
+"""Cost model `best`: measured kernels if the cluster's device and the tables are known, and formulas otherwise.
 
-The learned model that ships for the device prices what lies where it was trained, and formulas the rest: on GPUs those
-that were fitted to one (cost model `fitted`), else those of `analytic`, times the factor that brings them to
-measurements of that device. Between the two a piece counts with a share, which falls from 1 to 0 as its table leaves
-the trained cells (costs/neural/inputs.py): its learned terms times the share, and the formula's seconds times what is
-left. So the price is continuous in the sizes of a table, terms add up as those of any learned model do, and its bounds
-hold. Without a model of the device, or of the optimizer, it is `fitted` on GPUs, and `analytic` elsewhere.
+The learned model shipped for the device prices pieces within its training range, and formulas the rest: on GPUs those
+fitted to one GPU (cost model `fitted`), otherwise those of `analytic`, times the factor that matches them to
+measurements of the device. In between, a piece has a share that falls from 1 to 0 as its table leaves the trained cells
+(costs/neural/inputs.py): its learned terms count with the share, and the formula's seconds with the remainder. So the
+price is continuous in the sizes of a table, terms add up as in any learned model, and its bounds hold. Without a model
+of the device, or of the optimizer, it is `fitted` on GPUs, and `analytic` otherwise.
 """
 
 from functools import cache
@@ -21,7 +21,7 @@ from recsmith.problems import Problem
 
 
 class BestCostModel:
-    """Learned where the cluster's device was measured with such tables, formulas elsewhere."""
+    """A learned model if the cluster's device was measured with such tables, and formulas otherwise."""
 
     name = "best"
 
@@ -32,15 +32,15 @@ class BestCostModel:
 
 
 def learned_for(problem: Problem) -> NeuralCostModel | None:
-    """The learned model that ships for a problem's device and knows its optimizer; None where there is none."""
+    """The learned model shipped for a problem's device that knows its optimizers; None if there is none."""
     name = kernels_of(problem.cluster.device, *problem.workload.optimizers)
     return _learned(name) if name.startswith(PREFIX) else None
 
 
 def kernels_of(device: Device, *optimizers: str) -> str:
-    """The cost model that prices kernels of a device under some optimizers: the learned one of it, or formulas.
+    """The name of the cost model that prices kernels of a device under these optimizers: a learned one, or formulas.
 
-    Models of formulas, which stand for no device that was measured, are left out.
+    Models trained on formulas are left out, because no device was measured for them.
     """
     for name, card in shipped_cards().items():
         measured = not card.hardware.startswith(SIMULATED) and is_device(card.hardware, card.device, device)

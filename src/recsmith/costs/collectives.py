@@ -1,19 +1,20 @@
 """Seconds of collectives, and of the synchronisation of a 2D job's replicas.
 
 Alpha-beta: t = alpha + bytes / bandwidth, with the links inside a host and between hosts busy at the same time, so that
-the slower one decides. What a rank receives does not depend on the plan when batches are equal; what it sends does.
+the slower one decides. With equal batches, the bytes that a rank receives do not depend on the plan; the bytes that it
+sends do.
 
 Sources: an all-to-all sends each of W ranks its share, (L - 1) / W of it inside the host of L ranks and (W - L) / W
-over its own network card; rings move (W - 1) / W of the data through every link, and between hosts each of the L rings
-uses a card of its own (nccl-tests, doc/PERFORMANCE.md, and docs/cost-models.md).
+    over its own network card; rings move (W - 1) / W of the data through every link, and between hosts each of the L
+    rings uses its own card (nccl-tests, doc/PERFORMANCE.md, and docs/cost-models.md).
 
 DMPCollection.sync() averages weights and optimizer state of replicas: each rank all-reduces what it holds with the
 ranks that hold the same shards in the other sharding groups, in place and after its own backward pass, every
-`steps_per_sync` steps. A step carries its share: a ring moves 2 (n - 1) / n of the bytes through every link.
-Replicas that are fully sharded reduce-scatter weights behind the lookup and all-gather them before the update, in
-every step, which moves as much; optimizer state stays as it is (ShardedBatchedFusedEmbeddingBag). All of it counts as
-if nothing hid it. data_parallel tables take no part: DDP all-reduces their gradients over all groups. Source: torchrec
-1.8, distributed/model_parallel.py, DMPCollection.sync with its default include_optimizer_state=True.
+`steps_per_sync` steps. Each step is charged its share: a ring moves 2 (n - 1) / n of the bytes through every link.
+Fully sharded replicas reduce-scatter weights after the lookup and all-gather them before the update, in every step,
+which moves as many bytes; optimizer state is not synchronised (ShardedBatchedFusedEmbeddingBag). All of it is counted
+as if nothing hid it. data_parallel tables take no part: DDP all-reduces their gradients over all groups. Source:
+torchrec 1.8, distributed/model_parallel.py, DMPCollection.sync with its default include_optimizer_state=True.
 
 Legend: N pieces.
 """
@@ -41,12 +42,12 @@ _ALL_REDUCE = Collective("all_reduce", "world", "table")
 
 
 def ranks_per_host(ranks: int, most: int) -> int:
-    """The largest number of ranks a host, at most `most`, that divides the ranks into full hosts."""
+    """The largest number of ranks per host, at most `most`, that divides the ranks into full hosts."""
     return next(local for local in range(min(ranks, most), 0, -1) if ranks % local == 0)
 
 
 def latency(call: Collective, cluster: Cluster) -> float:
-    """Seconds of a collective call however little it carries; 0 where only one rank takes part."""
+    """Seconds of a collective call without payload; 0 if only one rank takes part."""
     links = cluster.links
     if call.scope == "host":
         return (links.intra_host_latency_s or INTRA_HOST_LATENCY_S) if cluster.local_world_size > 1 else 0.0
@@ -65,7 +66,7 @@ def seconds_per_byte(call: Collective, cluster: Cluster) -> float:
 
 def _all_to_all(call: Collective, cluster: Cluster) -> float:
     local, hosts = cluster.local_world_size, cluster.hosts
-    if call.scope == "across_hosts":  # ranks of the same place on their hosts
+    if call.scope == "across_hosts":  # ranks at the same position on their hosts
         return (hosts - 1) / hosts / _inter(cluster)
     world = local if call.scope == "host" else cluster.world_size
     return max((local - 1) / world / _intra(cluster), (world - local) / world / _inter(cluster))
@@ -80,7 +81,7 @@ def _ring(call: Collective, cluster: Cluster) -> float:
 
 
 def _intra(cluster: Cluster) -> float:
-    """Of the links between the devices that take part; in a mesh of one link a pair, of so many links as they have."""
+    """Bandwidth between the devices that take part; in a mesh with a link per pair, of the links that these have."""
     mesh, local = cluster.links.mesh_devices, cluster.local_world_size
     share = 1.0 if mesh is None or local == 1 else min(1.0, (local - 1) / (mesh - 1))
     return cluster.links.intra_host_bandwidth * INTRA_HOST_EFFICIENCY * share
@@ -94,14 +95,14 @@ def _inter(cluster: Cluster) -> float:
 
 
 def synchronisation_seconds(problem: Problem, modes: Ints, widths: Ints) -> Floats:
-    """Seconds (N,) that pieces add to a step on each rank that they cover."""
+    """Seconds (N,) that the synchronisation of pieces adds to a step on each rank that they cover."""
     table = problem.modes.table[modes]
     rows, element_bytes = problem.modes.head_rows[modes], problem.demand.element_bytes[table]
     size, optimizers = np.zeros(len(modes)), problem.demand.optimizer[table]
     numbers: list[int] = np.unique(optimizers).tolist()
     for number in numbers:
         mine, name = optimizers == number, OPTIMIZER_NAMES[number]
-        averaged = "sgd" if problem.cluster.fully_sharded else name  # which has no state
+        averaged = "sgd" if problem.cluster.fully_sharded else name  # an optimizer without state
         size[mine] = _bytes_of(rows[mine], widths[mine], element_bytes[mine], averaged)
     per_byte = np.where(problem.modes.kernel[modes] == UVM.number, *_seconds_per_byte(problem.cluster))
     return np.where(problem.modes.type[modes] == DATA_PARALLEL, 0.0, size * per_byte)
@@ -114,7 +115,7 @@ def _bytes_of(rows: Number, width: Number, element_bytes: Number, optimizer: str
 
 
 def _seconds_per_byte(cluster: Cluster) -> tuple[float, float]:
-    """Seconds per byte and step of weights in host memory, which cross the host link as well, and on the device."""
+    """Seconds per byte and step of weights in host memory, which also cross the host link, and on the device."""
     assert cluster.replication is not None
     ring, steps = replica_ring(cluster), cluster.replication.steps_per_sync
     on_device = seconds_per_byte(_ALL_REDUCE, ring)
@@ -124,10 +125,11 @@ def _seconds_per_byte(cluster: Cluster) -> tuple[float, float]:
 
 
 def synchronisation_latency(cluster: Cluster) -> float:
-    """Seconds of a step for each fusion group of sharded tables in use; 0 without replicas.
+    """Seconds of latency in a step for each fusion group of sharded tables in use; 0 without replicas.
 
-    TorchRec makes one call for all weights of a data type and one for all state, whatever the number of groups. A call
-    for each group is as many for a job with two groups, one with whole rows and one with rows split, and more for more.
+    TorchRec makes one call for all weights of a data type and one for all state, whatever the number of groups. One
+    call per group is the same number for a job with two groups (one with whole rows and one with rows split), and more
+    for more groups.
     """
     if cluster.replication is None:
         return 0.0
@@ -137,10 +139,10 @@ def synchronisation_latency(cluster: Cluster) -> float:
 
 @noun
 class Synchronisation:
-    """What the synchronisation of a plan's replicas takes on the rank that it takes longest on.
+    """The synchronisation of a plan's replicas on the rank for which it takes longest.
 
     size: bytes of weights and optimizer state that are averaged at once. seconds: its share of each step, without
-    latencies.
+        latencies.
     """
 
     size: int
@@ -148,7 +150,7 @@ class Synchronisation:
 
 
 def synchronisation_of(plan: Plan) -> Synchronisation | None:
-    """The synchronisation of a plan's replicas; None of a plan for one sharding group."""
+    """The synchronisation of a plan's replicas; None if the plan is for one sharding group."""
     if plan.cluster.replication is None:
         return None
     tables = {table.name: table for table in plan.workload.tables}

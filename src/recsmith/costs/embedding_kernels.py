@@ -1,17 +1,18 @@
 """Seconds of embedding kernels, forward and backward, from the bytes of memory and of cache that they move.
 
 The kernels are FBGEMM's table-batched ones. Forward, a bag's rows are read, summed and written. Backward, the ids are
-sorted so that each different row is updated once, from the gradients of all its reads. A row that was read a moment
-ago comes from the second-level cache; how often that is follows from the table's access profile.
+sorted so that each different row is updated once, from the gradients of all its reads. A row that was read recently
+comes from the second-level cache; how often follows from the table's access profile.
 
-Kernels on host memory read rows over the host link: all of them, or, with a cache on the device, those of a batch
-that the cache lacks. These come in before forward, and as many updated ones that they drive out go back. Row-wise
-optimizer state stays on the device, element-wise state on the host, and no cache holds it. Kernels on a disk do the
-same with the host's disk, which its ranks share; on CUDA all state stays on the device, on CPU it comes with the rows.
+Kernels on host memory read rows over the host link: all rows, or, with a cache on the device, only those of a batch
+that the cache lacks. These are fetched before forward, and as many updated rows that they evict are written back.
+Row-wise optimizer state is on the device; element-wise state is on the host and never cached. Kernels on a disk work in
+the same way with the host's disk, which its ranks share; on CUDA all state is on the device, on CPU it is fetched with
+the rows.
 
 Sources: [L] Lin et al., Building a Performance Model for DLRM Training on GPUs (HiPC 2022) and its code,
-owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The efficiencies
-are calibrated on published figures: docs/cost-models.md lists them, and how far the model is off.
+    owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The
+    efficiencies are calibrated on published figures: docs/cost-models.md lists them, and the model's errors.
 
 Legend: N pieces, M modes.
 """
@@ -32,38 +33,37 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.reuse import Reuse
 
 SECTOR = 32  # bytes that memory moves at least [L]
-L2_SHARE = 0.7  # of the cache that keeps its full speed (gpu-benches, a100_80.txt and h100_pcie.txt)
-NARROW = ((33, 1.55), (65, 1.1))  # rows of fewer columns cost this much more [L]
+L2_SHARE = 0.7  # share of the cache that has its full speed (gpu-benches, a100_80.txt and h100_pcie.txt)
+NARROW = ((33, 1.55), (65, 1.1))  # (columns, factor): rows of fewer columns cost this much more [L]
 SORT_BYTES = 160  # per id: linear ids, four passes of radix sort over (id, place), run lengths [F]
 CACHE_SORT_BYTES = 116  # per id of a cached table: linear ids, four passes of radix sort over them, runs, places [F]
-TAG_BYTES = CACHE_SET * ID_BYTES  # read to find a row: which rows a set of the cache holds [F]
+TAG_BYTES = CACHE_SET * ID_BYTES  # read to find a row: the rows in a set of the cache [F]
 ELEMENTWISE = 9.22  # passes over a data_parallel table to clear, add and apply its gradient [T]
 WEIGHT_BYTES = 4  # of the weight of an id, in fp32
-FORWARD_EFFICIENCY = 0.75  # of the peak of device memory: 0.65 to 0.83 are published
+FORWARD_EFFICIENCY = 0.75  # of peak device memory bandwidth: 0.65 to 0.83 are published
 BACKWARD_EFFICIENCY = 0.5  # 0.42 to 0.56 by the one published pair of a weighted kernel
-LINK_EFFICIENCY = 0.68  # of the line rate of the host link, each way at once: 0.65 to 0.72 are published of PCIe 5
-HOT_ROWS = (
-    96.0  # of a table in host memory whose reads some cache of the device serves: 64 to 128 fit what was measured
-)
-CACHE_MANAGEMENT_S = 1.1e-9  # per id of a cached table, beside the bytes that are counted: 0.7 to 1.6 ns fit
-CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
+LINK_EFFICIENCY = 0.68  # of the host link's line rate, each direction at once: 0.65 to 0.72 are published for PCIe 5
+HOT_ROWS = 96.0  # rows of a table in host memory whose reads a cache on the device serves: 64 to 128 fit measurements
+CACHE_MANAGEMENT_S = 1.1e-9  # per id of a cached table, in addition to the counted bytes: 0.7 to 1.6 ns fit
+CACHE_OVER_MEMORY = 2.5  # speed of cache over device memory, if the device states none: 2.0 to 2.6 are measured
 
 _STATES = np.array([(each.element_states, each.row_states) for each in OPTIMIZERS.values()])  # of each optimizer
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
 
 
 class Work(NamedTuple):
-    """Seconds (N,) of a kernel: it takes the longer of what device memory and cache need, summed over its tables."""
+    """Seconds (N,) of a kernel, which takes the longer of memory and cache seconds, each summed over its tables."""
 
     memory: Floats
     cache: Floats
 
 
 class _Piece(NamedTuple):
-    """The demand of pieces on a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
+    """The work of pieces on a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
 
-    row, gradient, row_state, state: bytes; the last is element-wise. fetched: rows that the UVM cache lacks.
-    remote: rows are read where they are, in host memory. hosted: they are stored there. stored: they are on disk.
+    row, gradient, row_state, state: bytes; `state` is the element-wise one. fetched: rows that the UVM cache lacks.
+        remote: rows are read where they are, in host memory. hosted: rows are stored in host memory. stored: rows are
+        on disk.
     """
 
     ids: Floats
@@ -82,9 +82,9 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class EmbeddingKernels:
-    """The kernels of a problem: what pieces cost on a rank, forward and backward.
+    """The embedding kernels of a problem: the cost of pieces on a rank, forward and backward.
 
-    unique, fetched (M,): different rows that a covered rank reads for a mode, and those that its cache lacks.
+    unique, fetched (M,): different rows that a covered rank reads for a mode, and those of them that its cache lacks.
     """
 
     problem: Problem
@@ -94,7 +94,7 @@ class EmbeddingKernels:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """The kernels of a problem; UsageError where the device lacks a figure that they need."""
+        """The kernels of a problem; UsageError if the device lacks a figure that they need."""
         modes, device = problem.modes, problem.cluster.device
         if device.host_link_bandwidth is None and np.isin(modes.kernel, (_UVM, _UVM_CACHING)).any():
             raise UsageError(
@@ -110,20 +110,22 @@ class EmbeddingKernels:
         lookups = modes.lookups
         fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, CACHED))
         held = modes.load_factor * problem.demand.rows[modes.table] * (modes.spread / blocks)
-        missed = reuse.missed_static if modes.static.any() else reuse.missed_rows  # a space has one kind of cache
+        # all caches of a space have one policy
+        missed = reuse.missed_static if modes.static.any() else reuse.missed_rows
         fetched[cached] = missed(modes.table[cached], lookups[cached], held[cached])
         unique = reuse.unique_rows(modes.table, lookups) / modes.row_spread
         return cls(problem, reuse, unique, fetched / modes.row_spread)
 
     def work(self, modes: Ints, widths: Ints) -> tuple[Work, Work]:
-        """Seconds of pieces of these modes and widths (N,), forward and backward."""
+        """Seconds of pieces with these modes and widths (N,), forward and backward."""
         piece = self._piece(modes, widths)
         return self._forward(piece, modes, widths), self._backward(piece, modes, widths)
 
     def _forward(self, piece: _Piece, modes: Ints, widths: Ints) -> Work:
         """Seconds to read ids, offsets and each id's row, and write each bag's sum: [L] with the hits of `_missed`.
 
-        Of cached tables ids are sorted and found before, and the rows that the cache lacks come in for as many others.
+        For cached tables, ids are sorted and looked up first, and rows that the cache lacks are fetched, evicting as
+        many others.
         """
         weight = np.where(self._weighted(modes), WEIGHT_BYTES, 0)
         stream = piece.ids * (ID_BYTES + weight) + piece.bags * (ID_BYTES + widths * OUTPUT_BYTES)
@@ -140,7 +142,7 @@ class EmbeddingKernels:
     def _backward(self, piece: _Piece, modes: Ints, widths: Ints) -> Work:
         """Seconds to sort ids, read the gradient of each id's bag, read and write each different row and its state [F].
 
-        Of weighted features the gradient of the weights reads rows and gradients once more. data_parallel updates no
+        For weighted features, the gradient of the weights reads rows and gradients once more. data_parallel updates no
         rows but writes, reduces and applies a gradient of the whole table.
         """
         copies = self.problem.modes.type[modes] == DATA_PARALLEL
@@ -150,7 +152,7 @@ class EmbeddingKernels:
         stream = piece.ids * SORT_BYTES + np.where(copies, ELEMENTWISE * self._weights(modes, widths), 0.0)
         again = np.where(self._weighted(modes), 1.0, 0.0)
         reread = again * piece.missed * piece.row
-        written = np.where(piece.remote, touched / 2 * piece.row, 0.0)  # as many bytes are read
+        written = np.where(piece.remote, touched / 2 * piece.row, 0.0)  # as many bytes are read as written
         written += np.where(piece.hosted, touched / 2 * piece.state, 0.0)
         reread_far = np.where(piece.remote, reread, 0.0)
         memory = stream + gradients * (1 + again) + update + reread - 2 * written - reread_far
@@ -173,11 +175,11 @@ class EmbeddingKernels:
         )  # fmt: skip
 
     def _missed(self, modes: Ints, row: Floats) -> Floats:
-        """Row reads that miss the cache: each different row once, and repeats of rows that the cache does not hold.
+        """Row reads that miss the cache: each different row once, and repeated reads of rows that it does not hold.
 
-        Of the U rows that a batch reads, the cache holds the X hottest, and repeats fall on them as reads do: the hot
-        share of X rows over that of U. For even access X / U, as in [L]. Bags are served table by table, so each table
-        has the cache to itself.
+        Of the U rows that a batch reads, the cache holds the X hottest. Repeated reads are distributed over them as all
+        reads are: the hot share of X rows over that of U. For even access this is X / U, as in [L]. Bags are processed
+        table by table, so each table has the cache to itself.
         """
         ids, unique = self.problem.modes.ids[modes], self.unique[modes]
         held: Floats = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
@@ -191,23 +193,24 @@ class EmbeddingKernels:
 
     @cached_property
     def _all_hot(self) -> Floats:
-        """The share (M,) of a table's reads that goes to as many of its hottest rows as a batch of a mode reads."""
+        """The share (M,) of a table's reads that its hottest rows have, for as many rows as a batch of a mode reads."""
         return self.hot_share(self.problem.modes.table, self.unique)
 
     def hot_share(self, table: Ints, rows: Floats, modes: Ints | None = None) -> Floats:
-        """The share of a table's reads that its hottest rows serve, of which each rank holds so many of its own (N,).
+        """The share of a table's reads on its hottest rows, of which each rank holds `rows` in its block (N,).
 
-        All blocks have their part of hot rows where these are scattered. Where one block has them all, its own count.
+        If hot rows are scattered, all blocks have their part of them. If one block has them all, its own number counts.
         """
         spread = self.problem.modes.spread if modes is None else self.problem.modes.spread[modes]
         return self.reuse.hot_share(table, rows * spread)
 
     def crowded(self, modes: Ints, widths: Ints, missing: Floats) -> tuple[Floats, Floats]:
-        """What sharing the cache with other tables costs pieces, and what they take of it.
+        """Extra seconds of pieces that share the cache with other tables, and the cache space that they take.
 
-        missing (N, h): of the repeats, the share that misses what others leave of the cache, which is less and less.
-        Returns seconds (N, h) that memory takes longer forward: in the first column beyond `forward`, and in each other
-        one beyond the columns before it; and bytes (N,) of the different rows, where any is read again.
+        missing (N, h): share of the repeated reads that misses the part of the cache left by other tables; the part
+        falls from column to column. Returns seconds (N, h) that memory takes longer forward: in the first column beyond
+        `forward`, and in each later one beyond the columns before it; and bytes (N,) of the different rows, if any row
+        is read again.
         """
         piece = self._piece(modes, widths)
         alone = (piece.missed - piece.unique)[:, None]
@@ -217,7 +220,7 @@ class EmbeddingKernels:
         return more / self._memory_speed(FORWARD_EFFICIENCY), again
 
     def _gradients(self, piece: _Piece) -> Floats:
-        """Bytes of gradients read from memory: each bag's once; in order of rows, they come from cache if they fit."""
+        """Bytes of gradients read from memory: each bag's once; repeated reads come from cache if they fit."""
         size = piece.bags * piece.gradient
         l2 = self.problem.cluster.device.l2_bytes or 0
         cached = np.minimum(1.0, L2_SHARE * l2 / np.maximum(size, 1.0))
@@ -239,7 +242,7 @@ class EmbeddingKernels:
         return np.zeros(len(read)) if link is None else np.maximum(read, written) / (link * LINK_EFFICIENCY)
 
     def from_disk(self, modes: Ints, widths: Ints) -> Floats:
-        """Seconds (N,) of rows that come from the disk, each for one that goes back."""
+        """Seconds (N,) to fetch rows from the disk, with one row written back for each."""
         return self._from_disk(self._piece(modes, widths), modes, widths)
 
     def _from_disk(self, piece: _Piece, modes: Ints, widths: Ints) -> Floats:
@@ -253,7 +256,7 @@ class EmbeddingKernels:
         return np.where(piece.stored, piece.fetched * (read + written), 0.0)
 
     def _remote_reads(self, modes: Ints) -> Floats:
-        """Ids whose rows are read over the host link: all but those of the few hottest rows of a table."""
+        """Ids whose rows are read over the host link: all except those of a table's few hottest rows."""
         hot = self.hot_share(self.problem.modes.table[modes], np.full(len(modes), HOT_ROWS), modes)
         return self.problem.modes.ids[modes] * (1 - np.minimum(hot, 1.0))
 
@@ -267,7 +270,7 @@ class EmbeddingKernels:
 
 
 def plain_modes(problem: Problem) -> Bools:
-    """Modes (M,) of fused kernels on the device, pooled and without weights: what measurements have."""
+    """Modes (M,) of fused kernels on the device, pooled and without weights, as in the measurements."""
     table = problem.modes.table
     plain = problem.demand.pooled[table] & ~problem.demand.weighted[table]
     return plain & (problem.modes.kernel == FUSED.number)

@@ -1,7 +1,7 @@
-"""Seconds in which disks bring the rows that a step lacks, and what is left of them where a thread fetches ahead.
+"""Seconds in which disks fetch the rows that a step lacks, and what remains of them if a thread prefetches.
 
-Cost model `analytic` adds them to the step, so that planners see them. Under TorchRec's prefetch pipeline the rows of
-the next batch come while this one trains, so a step takes the longer of both (docs/tiers.md).
+Cost model `analytic` adds these seconds to the step, so that planners include them. In TorchRec's prefetch pipeline,
+the rows of the next batch are fetched while the current one trains, so a step takes the longer of both (docs/tiers.md).
 
 Legend: W ranks; the four parts are recsmith.plans.PARTS.
 """
@@ -20,9 +20,9 @@ from recsmith.sharding import KEY_VALUE
 
 @noun
 class DiskFetches:
-    """What a plan's disks do in a step of its embeddings, by cost model analytic.
+    """Disk time of a plan in the embedding part of a step, by cost model analytic.
 
-    seconds: of each rank, in which rows come and others go. step_s: of the embeddings, if rows took no time.
+    seconds: of each rank, to fetch rows and write others back. step_s: of the embedding part, if rows took no time.
     """
 
     seconds: tuple[float, ...]
@@ -30,20 +30,20 @@ class DiskFetches:
 
     @property
     def longest_s(self) -> float:
-        """Of the rank that fetches longest."""
+        """Seconds of the rank that fetches longest."""
         return max(self.seconds)
 
     @property
     def ahead_s(self) -> float:
-        """Of the embeddings' step, where rows are fetched beside the step before."""
+        """Seconds of the embedding part, if rows are fetched during the step before."""
         return max(self.step_s, self.longest_s)
 
 
 def disk_fetches(plan: Plan, batch_size: int | None = None) -> DiskFetches | None:
-    """What the disks of a plan do in a step, at its own batch size or another; None where no table is on disk.
+    """The disk time of a plan in a step, at its own batch size or another; None if no table is on disk.
 
     Raises:
-        UsageError: the plan's cluster does not say how fast its disk is.
+        UsageError: the plan's cluster does not state the speed of its disk.
     """
     if all(placement.compute_kernel != KEY_VALUE.name for placement in plan.placements):
         return None

@@ -1,8 +1,8 @@
-"""Cost model `fitted`: as `analytic`, with kernels of GPUs priced by formulas that were fitted to measurements.
+"""Cost model `fitted`: as `analytic`, but GPU kernels are priced by formulas fitted to measurements.
 
-Prices were measured on one GPU, an H100, and scale by the figures of others (costs/fitted_kernels.py); on what was
-measured of an H200 that was found right. Links, tables in host memory and on disk, weighted features, sequences and
-data_parallel copies are those of `analytic`, and so are all kernels of devices that are no GPUs.
+Prices were measured on one GPU, an H100, and are scaled by the figures of other GPUs (costs/fitted_kernels.py);
+measurements of an H200 confirm the scaling. Links, tables in host memory and on disk, weighted features, sequences and
+data_parallel copies are priced as in `analytic`, and so are all kernels of devices other than GPUs.
 """
 
 from recsmith.costs.analytic import AnalyticCostModel, AnalyticEvaluator
@@ -17,12 +17,12 @@ class FittedCostModel(AnalyticCostModel):
     about = "Kernels as formulas fitted to an H100 have them, scaled by the figures of the device."
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
-        """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
+        """The model for a problem; UsageError if the device lacks a figure that its kernels need."""
         return self.fitted(super().compile(problem))
 
     @staticmethod
     def fitted(analytic: AnalyticEvaluator) -> AnalyticEvaluator:
-        """The model for the problem that `analytic` was compiled for."""
+        """The model for the problem for which `analytic` was compiled."""
         if analytic.problem.cluster.device.kind != "cuda":
             return analytic
         kernels = analytic.kernels

@@ -1,13 +1,14 @@
-"""Seconds of embedding kernels on GPUs by formulas that were fitted to an H100, and scaled by a device's own figures.
+"""Seconds of embedding kernels on GPUs, by formulas fitted to an H100 and scaled by a device's own figures.
 
-Like `EmbeddingKernels`, but plain kernels (on device memory, pooled, without weights) are sums of figures of a table's
-work, each with a price: bags, outputs, rows of whole sectors, different rows, repeats that the cache misses; sorting,
-gradients, the update by optimizer, and rows that a step reads often, which FBGEMM updates by a kernel of its own. What
-a table costs does not hang on the tables beside it, so prices add up, and a bound of sums is exact.
+As in `EmbeddingKernels`, except that plain kernels (on device memory, pooled, without weights) are sums of figures of a
+table's work, each with a price: bags, outputs, rows of whole sectors, different rows, repeated reads that miss the
+cache; sorting, gradients, the update by optimizer, and rows that a step reads often, which FBGEMM updates in a separate
+kernel. The cost of a table does not depend on other tables, so prices add up, and a bound of sums is exact.
 
-The prices are seconds on an H100. Those of memory grow on other devices as its bandwidth falls, those of the chip as it
-has fewer multiprocessors; launches and what a table costs however little it does stay. benchmarks/gpu/fitted.py fits
-them to one half of an H100's samples, and judges by the other half and by an H200, to which nothing was fitted.
+The prices are seconds on an H100. On other devices, prices of memory scale inversely with bandwidth, and prices of the
+chip inversely with the number of multiprocessors; launches and a table's fixed cost are unchanged.
+benchmarks/gpu/fitted.py fits the prices to one half of an H100's samples, and evaluates them on the other half and on
+an H200, to which nothing was fitted.
 
 Sources: FBGEMM 1.8, fbgemm_gpu/codegen. Legend: N pieces, M modes, f figures.
 """
@@ -25,17 +26,17 @@ from recsmith.sharding.memory import OUTPUT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
 FITTED_TO = "h100"
-FITTED_TO_BANDWIDTH = 3.35e12  # of the H100: bytes a second
+FITTED_TO_BANDWIDTH = 3.35e12  # bytes per second of the H100
 MULTIPROCESSORS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
 """NVIDIA's V100, A100 and H100 white papers; H200 has H100's die. Of a device without a figure, an H100's are taken."""
-LAUNCHED = (3.1, 23.0)  # kernels: what a group costs however little it does, in launches of an H100's 3.8 us
-OFTEN = 32.0  # reads of a row in a batch from which FBGEMM gives it to a kernel of its own: max_segment_length_per_warp
-WARP_COLUMNS = 128  # that a warp reads at once: 32 threads of four columns
+LAUNCHED = (3.1, 23.0)  # fixed cost of a group, forward and backward, in kernel launches of 3.8 us on an H100
+OFTEN = 32.0  # reads of a row in a batch from which FBGEMM uses a separate kernel: max_segment_length_per_warp
+WARP_COLUMNS = 128  # columns that a warp reads at once: 32 threads of four columns
 BURST = 64  # bytes that memory moves of a row at least
 
 
 class Price(NamedTuple):
-    """A price of a figure: seconds of a unit on an H100, and what it scales by on another device."""
+    """The price of a figure: seconds per unit on an H100, and the figure of a device by which it scales."""
 
     figure: str
     seconds: float
@@ -61,7 +62,7 @@ BACKWARD = (
     Price("row read often", 4.5e-9, CHIP),
     Price("column of a row read often", 1.6e-10, CHIP),
 )
-UPDATES = {  # of a different row, and of a byte of it in fp32: read, written, with its state
+UPDATES = {  # per different row, and per byte of it in fp32: read and written, with its state
     "sgd": (2.4e-10, 5.7e-13),
     "adagrad": (1.9e-10, 1.3e-12),
     "rowwise_adagrad": (3.6e-10, 6.2e-13),
@@ -70,10 +71,10 @@ UPDATES = {  # of a different row, and of a byte of it in fp32: read, written, w
 
 
 class FittedKernels(EmbeddingKernels):
-    """The kernels of a problem, plain ones by fitted prices and all others as in EmbeddingKernels."""
+    """The kernels of a problem: plain ones by fitted prices, all others as in EmbeddingKernels."""
 
     def work(self, modes: Ints, widths: Ints) -> tuple[Work, Work]:
-        """Seconds of pieces of these modes and widths (N,), forward and backward: of plain ones one sum."""
+        """Seconds of pieces with these modes and widths (N,), forward and backward; one sum for each plain piece."""
         both, plain = super().work(modes, widths), np.flatnonzero(self.plain[modes])
         if len(plain):
             for work, seconds in zip(both, self._seconds(modes[plain], widths[plain]), strict=True):
@@ -119,12 +120,12 @@ class FittedKernels(EmbeddingKernels):
 
     @cached_property
     def often(self) -> Floats:
-        """Rows (M,) that a rank reads OFTEN in a step and more, of a mode."""
+        """Rows (M,) of a mode that a rank reads OFTEN times or more in a step."""
         modes = self.problem.modes
         return self.reuse.read_often(modes.table, modes.lookups, OFTEN) / modes.row_spread
 
     def slower(self, by: str) -> float:
-        """How many times as long something takes here as on an H100."""
+        """How many times as long a price takes on this device as on an H100."""
         if by == NOTHING:
             return 1.0
         device, most = self.problem.cluster.device, MULTIPROCESSORS[FITTED_TO]
@@ -134,7 +135,7 @@ class FittedKernels(EmbeddingKernels):
 
 
 def priced_as(optimizer: str) -> str:
-    """The optimizer whose measured update stands for that of another: of those with moments, Adam's."""
+    """The optimizer whose measured update is used for another one: Adam's for optimizers with element-wise state."""
     if optimizer in UPDATES:
         return optimizer
     return "adam" if OPTIMIZERS[optimizer].element_states else "rowwise_adagrad"

@@ -1,7 +1,7 @@
-"""Seconds of a group on a rank in a form that compiled searches work out: sums of maxima, and shares of a network.
+"""The seconds of a group on a rank as sums of maxima and network shares, the form that compiled searches evaluate.
 
-A model that is the largest of linear pieces is one maximum a phase; a learned model is a sum of several, and may bear
-shares (costs/neural/heads.py). `loads` says in NumPy what the compiled code does, so that it can be compared.
+A model that is the largest of linear pieces is one maximum per phase; a learned model is a sum of several, and may have
+shares (costs/neural/heads.py). `loads` computes in NumPy what the compiled code does, for comparison.
 
 Legend: F phases, N sums, k work terms, J linear functions of a maximum, E shares; n inputs, m hidden units.
 """
@@ -14,14 +14,14 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.elementary import log1p, matmul, sigmoid
 
-LOG_UNIT = 1e6  # of the inputs of networks: microseconds
+LOG_UNIT = 1e6  # scales the inputs of networks to microseconds
 
 
 @dataclass(frozen=True)
 class Maximum:
-    """The largest of linear functions slopes @ S - offset, but 0 at least, in a phase: slopes (J, k), offset (J,).
+    """The largest of linear functions slopes @ S - offset, or 0, in a phase: slopes (J, k), offset (J,).
 
-    extra (J, E, k): seconds of which each of them bears shares; None for none.
+    extra (J, E, k): seconds of which each function adds its shares; None without shares.
     """
 
     phase: int
@@ -32,7 +32,7 @@ class Maximum:
 
 @dataclass(frozen=True)
 class NetworkShares:
-    """Shares, 0 to 1: a sigmoid of a network with one hidden layer.
+    """Shares from 0 to 1: the sigmoid of a network with one hidden layer.
 
     behind (m, n), behind_bias (m,), gate (E, m), gate_bias (E,): the network, whose inputs are log(1 + LOG_UNIT * S).
     """
@@ -51,7 +51,7 @@ class NetworkShares:
 
 @dataclass(frozen=True)
 class GroupLoads:
-    """opening (F,): seconds of a group in use; shares: of what maxima have in extra."""
+    """The loads of a group. opening (F,): seconds of a group in use; shares: of the maxima's `extra`."""
 
     opening: Floats
     maxima: tuple[Maximum, ...]
@@ -59,9 +59,10 @@ class GroupLoads:
 
     @property
     def arrays(self) -> tuple[Ints | Floats, ...]:
-        """As compiled code reads them: the maxima, their offsets, opening, and the network.
+        """The arrays that compiled code reads: the maxima, their offsets, opening, and the network.
 
-        Of each maximum its phase, how many linear functions, and whether with extra; first weights are input by input.
+        For each maximum: its phase, its number of linear functions, and whether it has extra. The first layer's weights
+        are ordered by input.
         """
         sizes = [(each.phase, len(each.offset), each.extra is not None) for each in self.maxima]
         net = self.shares
@@ -71,7 +72,7 @@ class GroupLoads:
         return np.array(sizes, dtype=np.int64), *kept
 
     def columns(self, terms: Floats) -> Floats:
-        """What pieces with terms (N, k) add to a group (N, J): to all linear functions, what shares read, and extra."""
+        """Columns (N, J) that pieces of terms (N, k) add to a group: linear functions, share inputs, and extra."""
         inputs = terms[:, : self.shares.behind.shape[1]] * LOG_UNIT if self.shares else terms[:, :0]
         slopes = [each.slopes for each in self.maxima]
         extra = [each.extra.reshape(-1, terms.shape[1]) for each in self.maxima if each.extra is not None]
@@ -91,9 +92,9 @@ class GroupLoads:
 
 @runtime_checkable
 class HasGroupLoads(Protocol):
-    """An evaluator that is no largest of linear pieces, but whose loads have a form that compiled searches know."""
+    """An evaluator that is not the largest of linear pieces, but has loads in a form that compiled searches support."""
 
     @property
     def group_loads(self) -> GroupLoads | None:
-        """That form; None where it has none."""
+        """The loads in this form; None if the model has no such form."""
         ...

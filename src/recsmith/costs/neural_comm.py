@@ -1,17 +1,18 @@
-"""A learned model of all-to-alls: bytes and starts of any number of ranks to the seconds of each, by NumPy.
+"""A learned model of all-to-alls, in NumPy: from bytes and start times of any number of ranks to each rank's seconds.
 
     rank -> a network of its inputs -> h
     h, and the mean and the largest h of all ranks -> a network -> a bounded factor of each figure of work
     seconds = alpha + wait for the last rank + sum of (work x unit cost x factor)
 
-Whatever the order and the number of ranks, the same weights answer (deep sets: Zaheer et al., NeurIPS 2017): what ranks
-have together enters as means and maxima. Bytes are split by what stays in a host and what leaves it, as
-costs/collectives.py has it: a rank sends the same to each other rank, forward, and gets the same from each, backward.
-Seconds are at least alpha and the wait; proportional work is what makes them hold beyond what was measured. The wait
-supposes that every rank has bytes for, or of, the last one: in a table-wise all-to-all each rank receives from all.
+The same weights serve any order and number of ranks (deep sets: Zaheer et al., NeurIPS 2017): properties of all ranks
+enter as means and maxima. Bytes are divided into those that stay in a host and those that leave it, as in
+costs/collectives.py: forward, a rank sends the same bytes to each other rank; backward, it receives the same from each.
+Seconds are at least alpha plus the wait; because work is proportional, predictions extend beyond the measured range.
+The wait assumes that every rank exchanges bytes with the last one: in a table-wise all-to-all each rank receives from
+all.
 
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2, has a network for each number of devices, and another for
-each direction, of sums of dims and starts in the order of devices.
+    each direction, of sums of dims and starts in the order of devices.
 
 Legend: ... exchanges, W ranks, x inputs, k figures of work, h hidden.
 """
@@ -33,18 +34,18 @@ WORK = (
     "call", "sent in host", "received in host", "most sent in host", "most received in host", "sent across",
     "received across", "most sent across", "most received across",
 )  # fmt: skip
-SHORTEST_S = 1e-6  # seconds that are added to waits, so that their logarithms are finite
-LEAST_RANKS = 2  # of an exchange
-BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
-REACH = 4.0  # standard deviations at which inputs are cut off
+SHORTEST_S = 1e-6  # seconds added to waits, so that their logarithms are finite
+LEAST_RANKS = 2  # fewest ranks of an exchange
+BEND = 2.5  # the network changes a unit cost by at most a factor of e ** BEND = 12
+REACH = 4.0  # standard deviations at which inputs are clipped
 Layers = tuple[tuple[Floats, Floats], ...]
 
 
 @dataclass(frozen=True)
 class AllToAlls:
-    """All-to-alls of W ranks. sent, received: bytes to and from others (..., W). skew_s: starts (..., W).
+    """All-to-alls of W ranks. sent, received: bytes to and from other ranks (..., W). skew_s: start times (..., W).
 
-    forward: (...,). per_host: ranks that a host has room for; None where all ranks are on one machine.
+    forward: (...,). per_host: ranks that fit on a host; None if all ranks are on one machine.
     """
 
     sent: Floats
@@ -55,7 +56,7 @@ class AllToAlls:
 
     @property
     def ranks(self) -> int:
-        """W."""
+        """The number of ranks W."""
         return self.sent.shape[-1]
 
     @property
@@ -65,12 +66,12 @@ class AllToAlls:
 
     @property
     def across(self) -> float:
-        """Share of what a rank sends that leaves its host."""
+        """Share of the bytes sent by a rank that leaves its host."""
         local = self.ranks if self.per_host is None else ranks_per_host(self.ranks, self.per_host)
         return (self.ranks - local) / (self.ranks - 1)
 
     def check(self) -> None:
-        """Refuse what is no exchange."""
+        """Raise UsageError for shapes or values that are no exchange."""
         if self.ranks < LEAST_RANKS or not self.sent.shape == self.received.shape == self.skew_s.shape:
             raise UsageError(
                 f"bytes of shapes {self.sent.shape} and {self.received.shape} with starts of shape "
@@ -83,7 +84,7 @@ class AllToAlls:
             raise UsageError("starts must be finite seconds")
 
     def inputs(self) -> Floats:
-        """What the network is told of each rank (..., W, x), as INPUTS has it."""
+        """The network's inputs for each rank (..., W, x), in the order of INPUTS."""
         wait, late = self.wait_s, self.skew_s - self.skew_s.min(axis=-1, keepdims=True)
         columns = (
             log(self.sent + 1), log(self.received + 1), log(_most(self.sent) + 1),
@@ -114,11 +115,11 @@ def _mean(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class CommModel:
-    """Weights of the model.
+    """The weights of the model.
 
-    centre, spread (x,): of the inputs. ranks: (weight, bias) pairs of the network of a rank, ReLU behind each. joint:
-    those of the network of all, ReLU between them. base (k,): log of what a unit of work costs. alpha: seconds of a
-    call. per_host: ranks that a host has room for; None where all were on one machine.
+    centre, spread (x,): of the inputs. ranks: (weight, bias) pairs of the network of a single rank, each followed by
+    ReLU. joint: those of the joint network, with ReLU between them. base (k,): log of the cost per unit of work. alpha:
+    seconds of a call. per_host: ranks that fit on a host; None if all were on one machine.
     """
 
     centre: Floats
@@ -132,11 +133,11 @@ class CommModel:
     def seconds(self, sent: Floats, received: Floats, skew_s: Floats, *, forward: bool) -> Floats:
         """Seconds (..., W) of each rank, from its own start to its end.
 
-        sent, received: bytes to and from other ranks (..., W). skew_s: when each starts (..., W); only differences
-        count.
+        sent, received: bytes to and from other ranks (..., W). skew_s: start time of each rank (..., W); only
+            differences matter.
 
         Raises:
-            UsageError: fewer than two ranks, shapes that differ, or numbers that are no bytes or no seconds.
+            UsageError: fewer than two ranks, different shapes, or invalid numbers of bytes or seconds.
         """
         sent, received, skew_s = (np.asarray(each, dtype=np.float64) for each in (sent, received, skew_s))
         load = AllToAlls(sent, received, skew_s, np.full(sent.shape[:-1], forward), self.per_host)
@@ -144,7 +145,7 @@ class CommModel:
         return self.of_load(load)
 
     def of_load(self, load: AllToAlls) -> Floats:
-        """Seconds (..., W) of a load."""
+        """Seconds (..., W) of the ranks of these exchanges."""
         hidden = np.clip((load.inputs() - self.centre) / self.spread, -REACH, REACH)
         for weight, bias in self.ranks:
             hidden = np.maximum(matmul(hidden, weight.T) + bias, 0.0)

@@ -1,4 +1,4 @@
-"""Learned models of all-to-alls as files (costs/weight_files.py): their card, and what their tensors must be."""
+"""Files of learned all-to-all models (costs/weight_files.py): their card, and the checks of their tensors."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -12,14 +12,14 @@ from recsmith.files import check_schema, decode, encode
 
 COMM_SCHEMA = "recsmith/comm-model-card/1"
 MADE_BY = "recsmith learn comm"
-ONE_RANK, JOINT = 2, 3  # layers of the network of a rank, and of that of all ranks
+ONE_RANK, JOINT = 2, 3  # layers of the network of a single rank, and of the joint network
 
 
 @noun
 class CommHeldOut:
-    """How far predictions are off for exchanges of `ranks` ranks that training never saw, rank by rank.
+    """Errors of predictions for exchanges of `ranks` ranks that training never saw, by rank.
 
-    trained: whether training saw other exchanges of as many ranks. median, mean: |predicted / measured - 1|;
+    trained: whether training saw other exchanges with this number of ranks. median, mean: |predicted / measured - 1|;
     alpha_beta_median, alpha_beta_mean: those of alpha + most bytes / bandwidth + the wait for the last rank.
     """
 
@@ -34,12 +34,12 @@ class CommHeldOut:
 
 @noun
 class CommCard:
-    """What a learned model of all-to-alls is, and how far it can be trusted.
+    """The description of a learned all-to-all model, and how far it can be trusted.
 
-    hardware, backend, device, versions: as in the measurements. per_host: ranks that a host has room for; None where
-    all were on one machine. ranks: numbers of ranks that it was trained on. data: SHA-256 of the exchanges. left_out:
-    exchanges of more ranks than cores. train, validation: exchanges used. noise: how far the ranks of an exchange that
-    was measured twice are apart. ranges: of bytes that a rank sends or receives, and of the latest start.
+    hardware, backend, device, versions: as in the measurements. per_host: ranks that fit on a host; None if all were on
+        one machine. ranks: numbers of ranks in training. data: SHA-256 of the exchanges. left_out: exchanges of more
+        ranks than cores. train, validation: exchanges used. noise: difference between two measurements of the same
+        exchange. ranges: of bytes that a rank sends or receives, and of the latest start.
     """
 
     hardware: str
@@ -61,21 +61,21 @@ class CommCard:
 
 
 def save_comm_model(target: str, tensors: dict[str, Any], card: CommCard) -> None:
-    """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
+    """Write tensors and their card, completely or not at all; if writing fails, the old file is kept."""
     write_weights(target, tensors, {"schema": COMM_SCHEMA, **encode(card)})
 
 
 def find_comm_model(name: str) -> Path:
-    """The file of a path that ends with .safetensors, or of a name that ships, such as comm-simulated-h100."""
+    """The file of a path that ends with .safetensors, or of a shipped name such as comm-simulated-h100."""
     return find_weights(name, "model of all-to-alls", MADE_BY, [each for each in shipped() if each.startswith(COMM)])
 
 
 def load_comm_model(name: str | Path) -> tuple[CommModel, CommCard]:
-    """The model of a file that `recsmith learn comm` wrote, or of a name that ships.
+    """The model in a file that `recsmith learn comm` wrote, or of a shipped name.
 
     Raises:
         UsageError: there is none of that name, or it cannot be read.
-        CorruptFile: it is damaged, of another schema, or holds what no training writes.
+        CorruptFile: the file is damaged, of another schema, or has values that no training writes.
     """
     path = find_comm_model(str(name))
     raw, tensors = read_weights(path, MADE_BY)
@@ -94,7 +94,7 @@ def comm_card_from_raw(raw: Any, source: str) -> CommCard:
 
 
 def comm_model_of(tensors: dict[str, Floats], per_host: int | None, source: str) -> CommModel:
-    """The model of tensors, every one of which is known, of its shape, and finite."""
+    """The model of tensors, after checking that each is known, of the expected shape, and finite."""
     check_tensors(tensors, _shapes(tensors), source, MADE_BY)
     if (tensors["spread"] <= 0).any():
         damaged(source, "tensor 'spread' holds numbers that are not above 0", MADE_BY)
@@ -107,7 +107,7 @@ def comm_model_of(tensors: dict[str, Floats], per_host: int | None, source: str)
 
 
 def _shapes(tensors: dict[str, Floats]) -> dict[str, tuple[int, ...]]:
-    """Shapes that belong together, given the hidden units of each layer, which are free."""
+    """Consistent shapes of all tensors, given the free numbers of hidden units."""
 
     def units(name: str) -> int:
         shape = tensors[name].shape if name in tensors else ()

@@ -20,7 +20,7 @@ ROOM = 2**45  # bytes of device memory (32 TiB), more than any measured group ne
 
 
 def piece_seconds(evaluator: Evaluator, modes: Ints, widths: Ints) -> Floats:
-    """Seconds (N,) of pieces, each alone on a rank that it covers, launches included."""
+    """Seconds (N,) of pieces, each alone on a rank that it covers, including launches."""
     return evaluator.head(evaluator.terms(modes, widths)).sum(axis=-1)
 
 
@@ -37,12 +37,12 @@ def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
 
 
 def phase_seconds(evaluator: Evaluator, parts: Floats) -> Floats:
-    """Seconds of each phase (F, ...) of the model's step rule from seconds in the four parts (..., 4)."""
+    """Seconds of each phase (F, ...) under the model's step rule, from seconds in the four parts (..., 4)."""
     return evaluator.step_rule.phase_seconds(parts)
 
 
 def step_of(evaluator: Evaluator, parts: Floats) -> float:
-    """Seconds of the step from the ranks' parts (W, 4): the slowest rank of each phase."""
+    """Seconds of the step from the ranks' parts (W, 4): the sum over phases of the slowest rank."""
     return evaluator.step_rule.step_seconds(parts)
 
 
@@ -52,7 +52,7 @@ def step_seconds(evaluator: Evaluator, footprint: Footprint) -> float:
 
 
 def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
-    """What a step costs with these placed pieces, rank by rank."""
+    """The cost of a step with these placed pieces, by rank."""
     parts = device_parts(evaluator, footprint)
     total = step_of(evaluator, parts)
     wait = np.maximum(total - parts.sum(axis=1), 0.0)
@@ -72,12 +72,12 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
 
 
 def one_device(cluster: Cluster) -> Cluster:
-    """A single device of a cluster, with memory for anything."""
+    """A single device of a cluster, with enough memory for any workload."""
     return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=ROOM, reserve_bytes=0)
 
 
 def group_seconds(model: CostModel, workload: Workload, device: Cluster) -> Floats:
-    """Seconds (2,), forward and backward, of all tables of a workload as one group on one device; about 10 ms."""
+    """Seconds (2,), forward and backward, of all tables of a workload as one group on one device; takes about 10 ms."""
     problem = build_problem(workload, device, Space(types=("table_wise",), kernels=("fused",), widths="torchrec"))
     evaluator = model.compile(problem)
     modes = np.arange(len(problem.tables))

@@ -1,4 +1,4 @@
-"""The protocol of cost models: which methods planners, bounds and reports call, and when; and their step rules.
+"""The protocol of cost models: the methods that planners, bounds and reports call, and when; and step rules.
 
     model.compile(problem) -> Evaluator      once per problem
     evaluator.terms(modes, widths)           once for all pieces, and for the pieces of a plan
@@ -6,14 +6,14 @@
     evaluator.loads(sums), .compute(sums)    often, while searching: sums of these parts
 
 A fusion group on a rank costs head(sum of its pieces' terms), and a rank costs the sum over its groups, so a move of a
-piece changes a few vectors. To it every rank adds `shared`: what the collectives of all groups in use cost it even when
-it sends nothing.
+piece changes only a few vectors. In addition, every rank pays `shared`: the cost of the collectives of all groups in
+use, even if it sends nothing.
 
 The step rule turns the ranks' parts into the step, which is a sequence of phases. At the end of a phase every rank
 waits for the slowest one, so a phase lasts as long as its slowest rank, and the step is the sum of its phases.
 
 Legend: N pieces, M modes, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS:
-forward and backward compute, forward and backward communication.
+    forward and backward compute, forward and backward communication.
 """
 
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ _FORWARD_COMPUTE, _BACKWARD_COMPUTE, _FORWARD_COMM, _BACKWARD_COMM = range(len(P
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """A rule by which parts become a step: which parts a rank works through in each phase.
+    """The rule by which parts become a step: which parts a rank performs in each phase.
 
-    name: what it is called in code and tests. sentence: the rule in words. phases: columns of the four parts, phase by
-    phase; each part is in exactly one phase.
+    name: its name in code and tests. sentence: the rule in words. phases: columns of the four parts, by phase; each
+        part is in exactly one phase.
     """
 
     name: str
@@ -55,7 +55,7 @@ class StepRule:
         return np.stack([parts[..., phase].sum(axis=-1) for phase in self.phases])
 
     def step_seconds(self, parts: Floats) -> float:
-        """Seconds of the step from the ranks' parts (W, 4): the slowest rank of each phase, phase after phase."""
+        """Seconds of the step from the ranks' parts (W, 4): the sum over phases of the slowest rank."""
         return float(self.phase_seconds(parts).max(axis=1).sum())
 
 
@@ -81,14 +81,14 @@ def parts_of(cost: StepCost) -> Floats:
 
 
 def rule_of(cost: StepCost, cost_model: str) -> StepRule:
-    """The rule by which a step's parts add up to its seconds, for those who have its cost and not its model."""
+    """The rule by which a step's parts add up to its seconds, if only the cost is known and not the model."""
     parts = parts_of(cost)
     rules = (LARGEST_SUM, READY_THEN_FORWARD) if cost_model == "torchrec" else (READY_THEN_FORWARD, LARGEST_SUM)
     return min(rules, key=lambda rule: abs(rule.step_seconds(parts) - cost.total_s))  # the first of those that agree
 
 
 def ready_and_forward(compute: Floats, backward_comm: Floats, forward_comm: Floats) -> Floats:
-    """Seconds of the two phases (2, ...) of READY_THEN_FORWARD from kernels and collectives (...)."""
+    """Seconds of the two phases (2, ...) of READY_THEN_FORWARD, from kernels and collectives (...)."""
     loads = np.empty((2, *compute.shape))
     np.add(compute, backward_comm, out=loads[0])
     loads[1] = forward_comm
@@ -97,11 +97,11 @@ def ready_and_forward(compute: Floats, backward_comm: Floats, forward_comm: Floa
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """A supporting plane: a linear function of the summed terms that lies nowhere above the loads of a cost model.
+    """A supporting plane: a linear function of the summed terms that is nowhere above the loads of a cost model.
 
     For a group with summed terms S (k,) that holds at least one piece on a rank, loads(S) >= slopes @ S in each phase,
     and loads(S) >= slopes @ S + opening in the first one. slopes (F, k): seconds per unit of a term, 0 or more.
-    opening: seconds that a rank pays for holding the group at all (its launches); 0 or more but for planes of
+    opening: seconds that a rank pays for holding the group at all (its launches); 0 or more, except for planes of
     `Evaluator.bends`.
     """
 
@@ -114,7 +114,7 @@ class Evaluator(Protocol):
 
     @property
     def problem(self) -> Problem:
-        """The problem that it was compiled for."""
+        """The problem for which the model was compiled."""
         ...
 
     @property
@@ -134,87 +134,87 @@ class Evaluator(Protocol):
 
     @property
     def extrapolated(self) -> dict[str, float]:
-        """Inputs beyond what a learned model was trained on, and by what factor; empty for other models."""
+        """Inputs beyond the training range of a learned model, and by what factor; empty for other models."""
         ...
 
     @property
     def shared(self) -> Floats:
-        """Seconds (G, 4) that every rank spends once any rank holds a piece of a group: latencies of collectives."""
+        """Seconds (G, 4) that every rank spends if any rank holds a piece of a group: latencies of collectives."""
         ...
 
     @property
     def step_rule(self) -> StepRule:
-        """How the parts of all ranks become the seconds of the step."""
+        """The rule by which the parts of all ranks become the seconds of the step."""
         ...
 
     @property
     def planes(self) -> tuple[Plane, ...]:
-        """Supporting planes, as tight as a few can be; none where the model gives no bound."""
+        """A few supporting planes, as tight as possible; empty if the model gives no bound."""
         ...
 
     @property
     def bends(self) -> tuple[Plane, ...]:
-        """Planes whose opening is below 0, above the others where a group holds much; empty where there are none.
+        """Planes with an opening below 0 that are above the other planes for large groups; empty if there are none.
 
-        They tighten the bound of small problems (`bounds.bends`). A model that has some is the largest of all its
-        planes, and costs a group no less than its pieces alone, launches apart: load(a + b) >= load(a) + load(b) -
-        launch, with the highest opening of its planes for the launch.
+        They tighten the bound of small problems (`bounds.bends`). A model with such planes is the largest of all its
+        planes. It also costs a group no less than its pieces alone, apart from launches: load(a + b) >= load(a) +
+        load(b) - launch, where launch is the highest opening of its planes.
         """
         ...
 
     @property
     def lifted(self) -> tuple[tuple[float, "Evaluator"], ...]:
-        """(seconds, model) pairs for bounds: models that cost each group in use on a rank so many seconds more.
+        """(seconds, model) pairs for bounds: models in which each group in use on a rank costs this many seconds more.
 
-        A plane of a model may lie below zero where a group has little work, and bounds need planes that do not. A model
-        that costs every group more has such planes; the bound then takes back what was added (`bounds.first`).
-        Empty where no plane lies below zero.
+        A plane of a model may be below zero for a group with little work, and bounds need planes that are not. A model
+        in which every group costs more has such planes; the bound then subtracts what was added (`bounds.first`). Empty
+        if no plane is below zero.
         """
         ...
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """Work terms (N, k), 0 or more, of pieces with these modes (N,) and columns (N,), on each rank they cover."""
+        """Work terms (N, k), 0 or more, of pieces with these modes (N,) and columns (N,), on each covered rank."""
         ...
 
     def head(self, sums: Floats) -> Floats:
-        """Seconds in the four parts (..., 4) of a group on a rank with summed terms (..., k); 0 for no pieces."""
+        """Seconds in the four parts (..., 4) of a group on a rank with summed terms (..., k); 0 without pieces."""
         ...
 
     def loads(self, sums: Floats) -> Floats:
         """Seconds of each phase (F, ...) of a group on a rank with summed terms (..., k), for searches.
 
-        The same as step_rule.phase_seconds(head(sums)) up to rounding, and faster.
+        Equal to step_rule.phase_seconds(head(sums)) up to rounding, and faster.
         """
         ...
 
     def compute(self, sums: Floats) -> Floats:
         """Seconds of kernels (...) of a group on a rank with summed terms (..., k), for searches.
 
-        The same as the sum of forward and backward compute of head(sums) up to rounding, and faster.
+        Equal to the sum of forward and backward compute of head(sums) up to rounding, and faster.
         """
         ...
 
 
 @runtime_checkable
 class RisesBeside(Protocol):
-    """An evaluator whose planes count more of a piece, the more its group holds beside it on a rank."""
+    """An evaluator whose planes count a piece higher, the more its group already holds on the rank."""
 
     def beside(self, terms: Floats, held: Floats) -> Floats:
-        """Terms (N, k) of pieces on a rank whose group also holds pieces with these summed terms (k,), for planes."""
+        """Terms (N, k), for planes, of pieces on a rank whose group also holds pieces with these summed terms (k,)."""
         ...
 
     def at_least(self, terms: Floats, least: Floats) -> Floats:
-        """Terms (N, k) of pieces on a rank whose group holds these summed terms (k,) at least, for planes."""
+        """Terms (N, k), for planes, of pieces on a rank whose group holds at least these summed terms (k,)."""
         ...
 
     def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
-        """Terms on which it rests most how much that is, and n - 1 sums of each, for each number n of `steps`."""
+        """The terms with most influence on this increase, each with n - 1 sums, for each number n in `steps`."""
         ...
 
 
 @runtime_checkable
 class CostModel(Protocol):
-    """A named way to price plans."""
+    """A named cost model that can price plans."""
 
     @property
     def name(self) -> str:
@@ -222,5 +222,5 @@ class CostModel(Protocol):
         ...
 
     def compile(self, problem: Problem) -> Evaluator:
-        """The model's evaluator for a problem; UsageError where it does not cover the problem."""
+        """The model's evaluator for a problem; UsageError if it does not cover the problem."""
         ...

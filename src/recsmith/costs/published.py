@@ -1,11 +1,11 @@
-"""How far predictions are off, by part of a step and device: of every cost model, by one rule.
+"""Errors of predictions by part of a step and device, for all cost models by one rule.
 
-Kernels of a learned model are off by what its card says of groups that training never saw. Those of formulas are off by
-what the card of the device's model says of formulas on the same samples, else by times that others have published.
-Links are those of `analytic`, off by published times. What is none of these is not checked: it may be off by more.
+The error of a learned model's kernels is that of groups that training never saw, from its card. The error of formulas'
+kernels is that on the same samples, from the card of the device's model, or else by times that others have published.
+Links are those of `analytic`, with errors by published times. Everything else is unchecked: its error may be larger.
 
-The figures are data: cards lie beside the weights, and weights/published-times.json is what benchmarks/public_gpu.py
-finds for its list; tests hold it equal.
+The figures are data: cards are stored beside the weights, and weights/published-times.json is the result of
+benchmarks/public_gpu.py for its list; tests keep them equal.
 
 Legend: N pieces, W ranks; the four parts of a step are recsmith.plans.PARTS.
 """
@@ -43,9 +43,9 @@ from recsmith.sharding import KERNELS, KEY_VALUE, UVM, UVM_CACHING
 
 ANALYTIC, FITTED = AnalyticCostModel.name, FittedCostModel.name
 OURS = (ANALYTIC, FITTED)
-FITTED_DEVICE = f"{DEVICE}, {FITTED}"  # the part of published times under which those of cost model `fitted` stand
-LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overstates by its kernels that pack
-LEAST_SHARE = 1e-9  # of the kernels that are learned: less is rounding
+FITTED_DEVICE = f"{DEVICE}, {FITTED}"  # key of the published times for cost model `fitted`
+LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overestimates by its packing kernels
+LEAST_SHARE = 1e-9  # least share of learned kernels in compute seconds; less is rounding
 PUBLISHED_TIMES, SCHEMA = "published-times.json", "recsmith/published-times/1"
 
 _PLACES = {UVM.name: HOST, UVM_CACHING.name: HOST, KEY_VALUE.name: DISK}
@@ -53,14 +53,14 @@ _PLACES = {UVM.name: HOST, UVM_CACHING.name: HOST, KEY_VALUE.name: DISK}
 
 @noun
 class _Published:
-    """The figures of weights/published-times.json: by part and device."""
+    """The figures of weights/published-times.json, by part and device."""
 
     parts: dict[str, dict[str, PublishedTimes]]
 
 
 @cache
 def published() -> dict[str, dict[str, PublishedTimes]]:
-    """What was published of cost model `analytic`: by part of a step and device."""
+    """Published times compared with cost model `analytic`, by part of a step and device."""
     path = data_file(PUBLISHED_TIMES)
     raw: Any = parse_json(path.read_text(), str(path))
     return built(_Published, check_schema(raw, SCHEMA, str(path))).parts
@@ -68,20 +68,20 @@ def published() -> dict[str, dict[str, PublishedTimes]]:
 
 @cache
 def measured() -> dict[str, PublishedTimes]:
-    """What the learned models of GPUs say of `analytic`'s kernels on tables in device memory, by name of the model."""
+    """Errors of `analytic`'s kernels on tables in device memory, from the cards of GPU models, by name of the model."""
     found = {name: _beside(card, ANALYTIC) for name, card in shipped_cards().items() if card.hardware == "cuda"}
     return {name: each for name, each in found.items() if each}
 
 
 def error_of(plan: Plan) -> PublishedError:
-    """How far the step of a plan may be off: what it says itself, or worked out for one that does not."""
+    """The likely error of a plan's step: the stored one, or computed if the plan stores none."""
     return plan.error or _error(plan.cost_model, None, plan.cluster.device, plan.placements, parts_of(plan.cost), {})
 
 
 def error_under(
     evaluator: Evaluator, cost_model: str, placements: tuple[Placement, ...], parts: Floats
 ) -> PublishedError:
-    """How far a step may be off that an evaluator of a cost model prices, from its parts (W, 4)."""
+    """The likely error of a step priced by an evaluator of a cost model, from its parts (W, 4)."""
     device = evaluator.problem.cluster.device
     if not isinstance(evaluator, NeuralEvaluator):
         return _error(cost_model, evaluator, device, placements, parts, {})
@@ -90,7 +90,7 @@ def error_under(
 
 
 def formula_seconds(evaluator: NeuralEvaluator, placements: tuple[Placement, ...]) -> dict[str, float]:
-    """Seconds of kernels on all ranks that a learned model leaves to formulas, by part; launches, where it is all."""
+    """Seconds on all ranks of kernels left to formulas by a learned model, by part; launches too if it leaves all."""
     problem = evaluator.problem
     placed = footprint_of(problem, placements)
     seconds = evaluator.formula_seconds(placed.mode, placed.width) * problem.modes.coverage[placed.mode]
@@ -106,7 +106,7 @@ def formula_seconds(evaluator: NeuralEvaluator, placements: tuple[Placement, ...
 
 
 def leaves_to_fitted(evaluator: NeuralEvaluator, placements: tuple[Placement, ...]) -> bool:
-    """Whether a learned model leaves kernels to fitted formulas, and not only others that these do not price."""
+    """Whether a learned model leaves kernels to fitted formulas, and not only kernels that these do not price."""
     kernels = evaluator.formulas.kernels if evaluator.formulas else None
     if not isinstance(kernels, FittedKernels):
         return False
@@ -161,7 +161,7 @@ def _error(
 
 
 def _learned(cost_model: str, evaluator: Evaluator | None, device: Device) -> Card | None:
-    """The card of the model that learned from measurements and prices the plan; None where formulas do."""
+    """The card of the model that learned from measurements and prices the plan; None if formulas price it."""
     if evaluator is not None:
         card = evaluator.card if isinstance(evaluator, NeuralEvaluator) else None
     elif cost_model == BestCostModel.name:
@@ -170,14 +170,14 @@ def _learned(cost_model: str, evaluator: Evaluator | None, device: Device) -> Ca
         try:
             card = load_model(find_model(cost_model.removeprefix(PREFIX)))[1]
         except RecSmithError:
-            return None  # a plan of a model that is not here
+            return None  # a plan of a model that is not installed here
     else:
         return None
     return None if card is None or card.hardware.startswith(SIMULATED) else card
 
 
 def _formula(cost_model: str, evaluator: Evaluator | None, device: Device) -> str:
-    """The cost model whose formulas price what no measurement covers: `fitted` or `analytic` for all that begin so."""
+    """The cost model whose formulas price what was not measured: `fitted`, `analytic`, or the model itself."""
     if isinstance(evaluator, NeuralEvaluator):
         evaluator = evaluator.formulas or evaluator.analytic
     if isinstance(evaluator, AnalyticEvaluator):
@@ -188,7 +188,7 @@ def _formula(cost_model: str, evaluator: Evaluator | None, device: Device) -> st
 
 
 def _card_of(device: Device) -> Card | None:
-    """The card of the learned model that ships for a device."""
+    """The card of the learned model shipped for a device."""
     cards = (card for card in shipped_cards().values() if not card.hardware.startswith(SIMULATED))
     return next((card for card in cards if is_device(card.hardware, card.device, device)), None)
 
@@ -210,7 +210,7 @@ def _held_out(card: Card) -> PublishedTimes:
 
 
 def _beside(card: Card, formula: str) -> PublishedTimes | None:
-    """What a card says of a cost model of formulas on its samples."""
+    """The error of a formula cost model on the samples of a card."""
     found = card.beside.get(formula)
     if found is None:
         return None
@@ -222,7 +222,7 @@ def _beside(card: Card, formula: str) -> PublishedTimes | None:
 
 
 def _rest(part: str, device: Device, card: Card, formula: str) -> PublishedTimes | None:
-    """Kernels of formulas beside learned ones: `analytic`'s times the card's factor, so only a spread is left."""
+    """The error of formula kernels next to learned ones: the card's factor is applied, so only a spread remains."""
     if part != DEVICE:
         return _seen(part, device, formula)
     found = _beside(card, formula)
@@ -230,14 +230,14 @@ def _rest(part: str, device: Device, card: Card, formula: str) -> PublishedTimes
 
 
 def _seen(part: str, device: Device, formula: str) -> PublishedTimes | None:
-    """What is known of a part under a cost model of formulas; links of others than ours were never checked."""
+    """The known error of a part under a formula cost model; links of models other than ours were never checked."""
     card = _card_of(device) if part == DEVICE else None
     found = _beside(card, formula) if card else None
     return found or (published().get(_listed(part, formula), {}).get(device.name) if formula in OURS else None)
 
 
 def _listed(part: str, formula: str) -> str:
-    """The part of published times that has those of a part under a cost model."""
+    """The key of a part's published times under a cost model."""
     return FITTED_DEVICE if part == DEVICE and formula == FITTED else part
 
 
@@ -248,6 +248,6 @@ def _off_by(part: str, seen: PublishedTimes | None, formula: str, spread: bool =
 
 
 def _elsewhere(part: str) -> float:
-    """The error of a part over all devices, each by its figures; of tables on disk, that of tables in host memory."""
+    """The mean error of a part over all devices, weighted by figures; for tables on disk, of tables in host memory."""
     found = published().get(part, published()[HOST]).values()
     return sum(each.figures * each.error for each in found) / sum(each.figures for each in found)

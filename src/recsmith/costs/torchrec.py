@@ -3,7 +3,7 @@
 Source of every formula: torchrec 1.8.0, torchrec/distributed/planner/estimator/estimator.py (EmbeddingPerfEstimator)
 and constants.py. Equal to it to 1e-9 for pooled and sequence tables, kernels dense, fused, fused_uvm and
 fused_uvm_caching (any load factor, no cache statistics), on one pod. It is strictly additive: no launch, no latency, no
-reuse of rows, and its constants are of the V100 era; compare plans that are best under it by another model as well.
+reuse of rows, and its constants are of the V100 era; compare the plans that it prefers under another model as well.
 
 Its evaluator is the simplest one, for any formula: each piece costs its rank some seconds, and they add up.
 
@@ -43,8 +43,8 @@ WEIGHTED = 1.1  # WEIGHTED_KERNEL_MULTIPLIER: extra backward kernel of weighted 
 BATCHED_COPY = 2.455  # BATCHED_COPY_PERF_FACTOR: copy after the all-gather of row-split types
 ELEMENTWISE = 9.22  # DP_ELEMENTWISE_KERNELS_PERF_FACTOR: optimizer kernels of data_parallel, over the table
 LEAST_LOOKUP_WIDTH = 32  # narrower rows cost as much as this in table- and column-wise lookups
-PENALTY = ((64, 1.75), (128, 1.15))  # QUARTER_ and HALF_BLOCK_PENALTY: widths below pay this factor
-UVM_SLOWDOWN = 10  # UVM kernels reach a tenth of the bandwidth behind them (kernel_bw_lookup)
+PENALTY = ((64, 1.75), (128, 1.15))  # QUARTER_ and HALF_BLOCK_PENALTY: factor for widths below
+UVM_SLOWDOWN = 10  # UVM kernels reach a tenth of the underlying bandwidth (kernel_bw_lookup)
 
 
 _WHOLE_ROWS = [
@@ -57,11 +57,11 @@ _BACKWARD: Way = [sharding.backward for sharding in SHARDING_TYPES]
 
 @dataclass(frozen=True)
 class AdditiveEvaluator:
-    """An evaluator for which a formula per piece is enough: nothing is fused, shared or launched.
+    """An evaluator with one formula per piece: nothing is fused, shared or launched.
 
-    seconds(modes, widths): the four parts (N, 4), 0 or more, that pieces of these modes (N,) and columns (N,) cost each
-    rank they cover. `problem.modes` and `problem.demand` hold what a formula needs. The step takes as long as the rank
-    with the largest sum.
+    seconds(modes, widths): the four parts (N, 4), 0 or more, that pieces with these modes (N,) and columns (N,) cost
+    each rank that they cover. `problem.modes` and `problem.demand` hold what a formula needs. The step takes as long as
+    the rank with the largest sum.
     """
 
     problem: Problem
@@ -71,29 +71,29 @@ class AdditiveEvaluator:
     step_rule: StepRule = LARGEST_SUM
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # a formula is not trained
     bends: tuple[Plane, ...] = ()
-    lifted: tuple[tuple[float, Evaluator], ...] = ()  # the plane does not lie below zero
+    lifted: tuple[tuple[float, Evaluator], ...] = ()  # the plane is not below zero
     group: Ints = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """All modes (M,) are in one group."""
+        """Put all modes (M,) into one group."""
         object.__setattr__(self, "group", np.zeros(len(self.problem.modes.table), dtype=np.int64))
 
     @property
     def shared(self) -> Floats:
-        """Zeros: collectives have no latency."""
+        """Zeros, because collectives have no latency."""
         return np.zeros((self.groups, len(PARTS)))
 
     @property
     def planes(self) -> tuple[Plane, ...]:
-        """The sum of the parts itself."""
+        """One plane: the sum of the parts itself."""
         return (Plane(np.ones((1, len(PARTS))), 0.0),)
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """The formula."""
+        """The seconds of pieces by the formula."""
         return self.seconds(modes, widths)
 
     def head(self, sums: Floats) -> Floats:
-        """The terms are seconds already."""
+        """The sums themselves, which are seconds already."""
         return sums
 
     def loads(self, sums: Floats) -> Floats:
@@ -101,13 +101,13 @@ class AdditiveEvaluator:
         return sums.sum(axis=-1)[None]
 
     def compute(self, sums: Floats) -> Floats:
-        """Forward and backward compute."""
+        """Seconds of forward and backward compute."""
         return sums[..., 0] + sums[..., 1]
 
 
 @dataclass(frozen=True)
 class TorchRecSeconds:
-    """TorchRec's formula for one problem: the seconds of the four parts that pieces cost each rank they cover."""
+    """TorchRec's formula for one problem: the seconds of the four parts that pieces cost each rank that they cover."""
 
     problem: Problem
     bandwidth: Floats  # of the kernel of each mode (M,)
@@ -136,9 +136,9 @@ class TorchRecSeconds:
         return np.stack([forward, backward, forward_comm, backward_comm + copied / bandwidth], axis=-1)
 
     def _comm_bytes(self, element: Floats) -> list[Floats | float]:
-        """Bytes per element sent, forward and backward: the workload's comm_dtypes.
+        """Bytes per element sent, forward and backward: those of the workload's comm_dtypes.
 
-        For none, and fp32 both ways, TorchRec takes the table's type.
+        If there are none, or fp32 in both directions, TorchRec uses the table's type.
         """
         workload = self.problem.workload
         if workload.comm_bytes is None and set(workload.comm_dtypes) <= {None, "fp32"}:
@@ -146,7 +146,7 @@ class TorchRecSeconds:
         return [float(ELEMENT_BYTES["fp32"]) if sent is None else sent for sent in workload.bytes_per_value]
 
     def _comm(self, kind: Ints, way: Way, outputs: Floats, across: Floats, weights: Floats) -> Floats:
-        """Seconds (N,) of the collectives of each piece's type, one way."""
+        """Seconds (N,) of the collectives of each piece's type, in one direction."""
         seconds = np.zeros(len(kind))
         for i, calls in enumerate(way):
             mine = kind == i
@@ -157,12 +157,12 @@ class TorchRecSeconds:
 
 
 def _penalty(widths: Ints) -> Floats:
-    """What narrow rows cost in table- and column-wise kernels (compute_block_usage_penalty)."""
+    """The factor for narrow rows in table- and column-wise kernels (compute_block_usage_penalty)."""
     return np.select([widths < limit for limit, _ in PENALTY], [factor for _, factor in PENALTY], 1.0)
 
 
 def _seconds_per_byte(call: Collective, cluster: Cluster) -> float:
-    """BasicCommsBandwidths.get_bw, and the ring all-reduce of DataParallelEvaluator._default_bwd_comms."""
+    """Seconds per byte by BasicCommsBandwidths.get_bw, and the ring of DataParallelEvaluator._default_bwd_comms."""
     links, hosts = cluster.links, cluster.hosts
     if call.op == "all_reduce":
         rings = min(hosts, 2)
@@ -181,7 +181,7 @@ class TorchRecCostModel:
     about = "TorchRec 1.8's estimator with its default constants."
 
     def compile(self, problem: Problem) -> AdditiveEvaluator:
-        """The estimator for a problem; UsageError ('not covered') outside of what TorchRec estimates."""
+        """The estimator for a problem; UsageError ('not covered') if TorchRec does not estimate it."""
         return AdditiveEvaluator(problem, TorchRecSeconds(problem, _bandwidth(problem)))
 
 

@@ -1,7 +1,7 @@
-"""Learned weights as files: tensors and their card in one safetensors file, and the card beside it for people.
+"""Files of learned weights: tensors and their card in one safetensors file, and a copy of the card for people.
 
-The card is the metadata of the weights, so that the two cannot be parted: one rename replaces both. Nothing in a file
-is executed. What a card and the tensors must say is for the model that reads them.
+The card is stored as metadata of the weights, so that the two cannot be separated: one rename replaces both. Nothing in
+a file is executed. Each model checks its own card and tensors.
 """
 
 import json
@@ -16,14 +16,14 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, did_you_mean, parse_json, replace_file
 
 SUFFIX = ".safetensors"
-PREFIX = "neural:"  # begins the names of learned cost models, before that of their weights
-LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
-COMM = "comm-"  # begins the names of models of all-to-alls
-POLICIES = ("dreamshard-", "autoshard-", "splits-")  # those of policies; all other weights are cost models
+PREFIX = "neural:"  # prefix of the names of learned cost models
+LARGEST_WEIGHTS = 2**26  # bytes; shipped weights have a thousandth
+COMM = "comm-"  # prefix of the names of all-to-all models
+POLICIES = ("dreamshard-", "autoshard-", "splits-")  # prefixes of policies; all other weights are cost models
 
 
 def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:
-    """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
+    """Write tensors and their card, completely or not at all; if writing fails, the old file is kept."""
     from safetensors.numpy import save
 
     text = json.dumps(card, indent=2, allow_nan=False)
@@ -33,11 +33,11 @@ def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:
 
 
 def read_weights(path: Path, made_by: str) -> tuple[Any, dict[str, Floats]]:
-    """(card, tensors) of a file, as they are written there.
+    """(card, tensors) of a file, unchecked.
 
     Raises:
-        UsageError: it cannot be read.
-        CorruptFile: it is damaged, or holds no card.
+        UsageError: the file cannot be read.
+        CorruptFile: the file is damaged, or has no card.
     """
     metadata, tensors = _open(path)
     if "card" not in metadata:
@@ -46,7 +46,7 @@ def read_weights(path: Path, made_by: str) -> tuple[Any, dict[str, Floats]]:
 
 
 def find_weights(name: str, what: str, made_by: str, names: list[str], prefix: str = "") -> Path:
-    """The file of a path that ends with .safetensors, or of one of the names that ship. prefix: of their files."""
+    """The file of a path that ends with .safetensors, or of a shipped name. prefix: of the shipped files."""
     if name.endswith(SUFFIX):
         return Path(name)
     if name in names:
@@ -62,7 +62,7 @@ def check_tensors(tensors: dict[str, Floats], shapes: dict[str, tuple[int, ...]]
     """Refuse tensors that are unknown, missing, of another shape, or not finite.
 
     Raises:
-        CorruptFile: the first of them by name, and how it is wrong.
+        CorruptFile: names the first wrong tensor, and the fault.
     """
     for name in sorted({*shapes, *tensors}):
         if name not in tensors or name not in shapes:
@@ -74,33 +74,33 @@ def check_tensors(tensors: dict[str, Floats], shapes: dict[str, tuple[int, ...]]
 
 
 def damaged(source: str, reason: str, made_by: str) -> NoReturn:
-    """Refuse a file that holds what no training writes, and say why."""
+    """Raise CorruptFile for content that no training writes, with the reason."""
     raise CorruptFile(f"'{source}': {reason}; train it again with `{made_by}`")
 
 
 def shipped() -> list[str]:
-    """Names of all weights that ship."""
+    """Names of all shipped weights."""
     return sorted(file.name.removesuffix(SUFFIX) for file in _home().glob(f"*{SUFFIX}"))
 
 
 def shipped_models() -> list[str]:
-    """Names of the learned cost models that ship, without PREFIX."""
+    """Names of the shipped learned cost models, without PREFIX."""
     return [name for name in shipped() if not name.startswith((COMM, *POLICIES))]
 
 
 def data_file(name: str) -> Path:
-    """A file of figures that ships beside the weights."""
+    """A data file shipped next to the weights."""
     return _home() / name
 
 
 def starts_with_card(schema: str) -> bytes:
-    """How weights begin that carry a card of a schema, as a regular expression: its card stands first."""
+    """A regular expression for the beginning of weights with a card of a schema; the card is stored first."""
     family = schema.rpartition("/")[0].encode()
     return rb'.{8}\{"__metadata__":\{"card":"\{\\n *\\"schema\\": *\\"' + family + b"/"
 
 
 def card_path(target: str) -> Path:
-    """The card beside the weights."""
+    """The path of the card next to the weights."""
     return Path(target.removesuffix(SUFFIX) + ".json")
 
 
@@ -109,7 +109,7 @@ def _home() -> Path:
 
 
 def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
-    """Metadata and tensors of a safetensors file, of the type that is written, at most LARGEST_WEIGHTS bytes."""
+    """Metadata and tensors of a safetensors file, which must be F32 and at most LARGEST_WEIGHTS bytes."""
     safetensors: Any = import_module("safetensors")
     size = _size(path)
     try:
@@ -124,7 +124,7 @@ def _open(path: Path) -> tuple[dict[str, str], dict[str, Floats]]:
 
 
 def _size(path: Path) -> int:
-    """The size of a file that can be read; UsageError where it cannot."""
+    """The size of a file; UsageError if it cannot be read."""
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"cannot read '{path}': it is no file; give the path of a {SUFFIX} file")

@@ -1,1 +1,1 @@
-"""Cost models `neural:<name>`: kernels as a network learned them from measurements."""
+"""Cost models `neural:<name>`: kernel times that a network learned from measurements."""

@@ -1,7 +1,7 @@
-"""The evaluator of learned cost models: terms by a network, their sums through a head, collectives as in `analytic`.
+"""The evaluator of learned cost models: a network for terms, a head for their sums, and collectives as in `analytic`.
 
-Legend: N pieces, M modes, G fusion groups, k = 1 + t + 4 terms: pieces, learned ones, seconds of uncovered kernels
-forward and backward, and of collectives forward and backward.
+Legend: N pieces, M modes, G fusion groups, k = 1 + t + 4 terms: number of pieces, learned terms, seconds of uncovered
+    kernels forward and backward, and of collectives forward and backward.
 """
 
 from dataclasses import dataclass, replace
@@ -33,23 +33,25 @@ from recsmith.elementary import matmul
 from recsmith.problems import Problem
 from recsmith.sharding import FUSED, SPLIT_ROWS
 
-AROUND = 4  # terms that are not learned, behind those that are
-PIECES = 0  # the column of the count of pieces
+AROUND = 4  # terms after the learned ones, which are not learned
+PIECES = 0  # column of the number of pieces
 OTHER_FORWARD, OTHER_BACKWARD, FORWARD_COMM, BACKWARD_COMM = range(-AROUND, 0)  # columns
-PIECE_BLOCK = 4096  # pieces whose work is figured out at once: it bounds the memory that this takes
+PIECE_BLOCK = 4096  # pieces whose work is computed at once; bounds the memory for this
 
 
 @dataclass(frozen=True)
 class NeuralEvaluator:
-    """A learned model for one problem.
+    """A learned model compiled for one problem.
 
-    covered (M,): modes whose kernels were measured. extrapolated: inputs beyond the trained range, by what factor.
-    share (M,): what the learned price of a mode counts where formulas count the rest (costs/best.py), which is no less
-    than what the model says of the piece alone: no table is cheaper for lying beyond. None where it is all of each
-    covered mode's. factors (M, 2): what seconds of formulas are multiplied with, forward and backward;
-    None where it is the card's factor for all. formulas: the model that prices what is not learned; None where that is
-    `analytic`, whose seconds learned terms are worked out from. lift: seconds that every group on a rank costs more
-    than the model says; 0 except in the models of `lifted`.
+    covered (M,): modes whose kernels were measured.
+    extrapolated: inputs beyond the trained range, and by what factor.
+    share (M,): weight of the learned price of a mode, where formulas have the remaining weight (costs/best.py). The
+    formula part is at least the model's price of the piece alone, so that no table is cheaper for being outside the
+    range. None: 1 for all covered modes. factors (M, 2): factors on the seconds of formulas, forward and backward;
+    None: the card's factor for all.
+    formulas: the model that prices what is not learned; None: `analytic`, from whose seconds learned terms are computed
+        in any case.
+    lift: seconds that every group on a rank costs more than the model predicts; 0 except in the models of `lifted`.
     """
 
     problem: Problem
@@ -66,7 +68,7 @@ class NeuralEvaluator:
 
     @property
     def kernels(self) -> EmbeddingKernels:
-        """The kernels of cost model `analytic`, which know how many different rows a piece reads."""
+        """The kernels of cost model `analytic`, which count the different rows that a piece reads."""
         return self.analytic.kernels
 
     @property
@@ -86,11 +88,11 @@ class NeuralEvaluator:
 
     @property
     def step_rule(self) -> StepRule:
-        """That of cost model `analytic`."""
+        """The step rule of cost model `analytic`."""
         return self.analytic.step_rule
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """A one, the learned terms, extra of their own, and seconds of other kernels and of collectives (N, k)."""
+        """Terms (N, k): 1, the learned terms with their own extra, and seconds of other kernels and of collectives."""
         learned = len(self.weights.base)
         terms = np.zeros((len(modes), 1 + learned + self._owned + AROUND))
         terms[:, PIECES] = 1.0
@@ -111,9 +113,9 @@ class NeuralEvaluator:
         return terms
 
     def _alike_pieces(self, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
-        """What _learned says of covered pieces (N,), asked once for those that are alike, in this call and all before.
+        """The result of _learned for covered pieces (N,), computed once for equal pieces of this and all earlier calls.
 
-        Types of sharding differ in what they send, and bounds and searches ask for the same pieces again and again.
+        Sharding types differ only in what they send, and bounds and searches ask for the same pieces repeatedly.
         """
         keys = self._alike[modes] * (1 + int(self.problem.demand.dim.max())) + widths
         known, found = self._remembered[0]
@@ -127,11 +129,11 @@ class NeuralEvaluator:
             both = np.concatenate([known, keys[first]])
             order = np.argsort(both)
             known, found = both[order], np.concatenate([found, *more])[order]
-            self._remembered[0] = known, found  # both at once: bounds ask on a thread of their own
+            self._remembered[0] = known, found  # both at once, because bounds run in a separate thread
         return found[np.searchsorted(known, keys)]
 
     def _learned(self, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
-        """Learned terms of pieces, and the extra that they bear alone by the share that these count (N, t + o)."""
+        """Learned terms of pieces, and the extra that they bear alone at the weight of their share (N, t + o)."""
         piece, head = self._piece(modes, widths), self.weights.head
         found = self.weights.terms(self._work(piece, modes, widths, analytic), inputs_of(piece))
         if not isinstance(head, CorrectedHead):
@@ -142,7 +144,7 @@ class NeuralEvaluator:
 
     @cached_property
     def _alike(self) -> Ints:
-        """A number of each mode (M,), the same for those that a model of kernels cannot tell apart."""
+        """A number for each mode (M,), equal for modes that a model of kernels cannot distinguish."""
         modes = self.problem.modes
         share = np.ones(len(modes.table)) if self.share is None else self.share
         facts = (self._kind[modes.table], modes.kernel, modes.load_factor, modes.ids, modes.bags, modes.head_rows,
@@ -152,14 +154,14 @@ class NeuralEvaluator:
 
     @cached_property
     def _kind(self) -> Ints:
-        """A number of each table (T,), the same for those whose rows, reads, data types and optimizers are equal."""
+        """A number for each table (T,), equal for tables with the same rows, access, data type and optimizer."""
         of, numbers = self.problem.workload.optimizer_of, dict[tuple[object, ...], int]()
         kinds = ((each.num_embeddings, each.access, each.data_type, of(each)) for each in self.problem.tables)
         return np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds], dtype=np.int64)
 
     @cached_property
     def _remembered(self) -> list[tuple[Ints, Floats]]:
-        """Keys, in order, of pieces that were asked for, and what was found."""
+        """Sorted keys of the pieces computed so far, and their results."""
         columns = len(self.weights.base) + self._owned
         return [(np.zeros(0, dtype=np.int64), np.zeros((0, columns)))]
 
@@ -184,7 +186,7 @@ class NeuralEvaluator:
 
     @cached_property
     def _sequences(self) -> Any:
-        """Optimizer and data type of each mode (M,) that is a fused kernel of sequences on the device; '' of others."""
+        """Optimizer and data type of each mode (M,) that is a fused sequence kernel on the device; '' for others."""
         of = self.problem.workload.optimizer_of
         types = np.array(
             ["" if table.pooled else sequences_of(of(table), table.data_type) for table in self.problem.tables]
@@ -192,9 +194,9 @@ class NeuralEvaluator:
         return np.where(self.problem.modes.kernel == FUSED.number, types[self.problem.modes.table], "")
 
     def _put_in_order(self, modes: Ints, widths: Ints) -> Floats:
-        """Seconds (N, 2) in which a rank puts rows of sequences that are split by rows back into the order of its ids.
+        """Seconds (N, 2) in which a rank restores the order of its ids in sequence rows that arrive by row blocks.
 
-        Ids that were deduplicated are in order of rows already.
+        Deduplicated ids are in the order of rows already.
         """
         found, table = self.problem.modes, self.problem.modes.table[modes]
         split = np.isin(found.type[modes], SPLIT_ROWS) & ~self.problem.demand.pooled[table]
@@ -202,7 +204,7 @@ class NeuralEvaluator:
         return np.where(split & (found.repeats[modes] == 1), numbers, 0.0)[:, None] * IN_ORDER_S
 
     def _sequence_seconds(self, modes: Ints, widths: Ints, fitted: SequenceSeconds) -> Floats:
-        """Seconds (N, 2) of pieces of sequence tables, as they were measured."""
+        """Seconds (N, 2) of pieces of sequence tables, by the card's fit to measurements."""
         found, demand = self.problem.modes, self.problem.demand
         unique = self.kernels.unique[modes]
         figures = sequence_figures(
@@ -214,18 +216,18 @@ class NeuralEvaluator:
         return np.stack([matmul(each, np.array(units)) for each, units in ways], axis=1)
 
     def _rest(self, modes: Ints) -> Floats:
-        """What formulas count of pieces (N,), from 0 to 1."""
+        """The weight of formulas in the price of pieces (N,), from 0 to 1."""
         return (~self.covered[modes]).astype(np.float64) if self.share is None else 1 - self.share[modes]
 
     def _work(self, piece: PieceWork, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
-        """The figures of pieces (N, b or c) that the model takes. analytic: seconds of that cost model (N, 4)."""
+        """The figures of pieces (N, b or c) that the model uses. analytic: seconds of that cost model (N, 4)."""
         if not isinstance(self.weights.head, CorrectedHead):
             return work_of(piece)
         return corrected_work_of(piece, self.kernels, modes, widths, analytic, self._missing[modes])
 
     @cached_property
     def _missing(self) -> Floats:
-        """What caches of several sizes miss of each mode's repeated reads (M, h)."""
+        """The shares of each mode's repeated reads that caches of several sizes miss (M, h)."""
         kernels, table = self.kernels, self.problem.modes.table
         return missing_shares(lambda rows: kernels.hot_share(table, rows), kernels.unique)
 
@@ -244,13 +246,13 @@ class NeuralEvaluator:
 
     @cached_property
     def _data_type(self) -> Ints:
-        number = {name: place for place, name in enumerate(DATA_TYPES)}  # others are not covered
+        number = {name: place for place, name in enumerate(DATA_TYPES)}  # other data types are not covered
         return np.array([number.get(table.data_type, 0) for table in self.problem.tables], dtype=np.int64)
 
     # --- the head -----------------------------------------------------------------------------------------------
 
     def head(self, sums: Floats) -> Floats:
-        """Launch and head, forward and backward, and the collectives (..., 4)."""
+        """Seconds of launch and head, forward and backward, and of collectives (..., 4)."""
         flat = self._flat(sums)
         held = flat[PIECES] > 0
         parts = np.empty((4, flat.shape[1]))
@@ -266,7 +268,7 @@ class NeuralEvaluator:
         return ready_and_forward(self.compute(sums), sums[..., BACKWARD_COMM], sums[..., FORWARD_COMM])
 
     def compute(self, sums: Floats) -> Floats:
-        """Launch and head, forward and backward together (...)."""
+        """Seconds of launch and head, forward and backward together (...)."""
         flat = self._flat(sums)
         seconds = self.weights.head.total(flat[: self._seen].T)
         seconds += flat[OTHER_FORWARD] + flat[OTHER_BACKWARD]
@@ -275,12 +277,12 @@ class NeuralEvaluator:
 
     @staticmethod
     def _flat(sums: Floats) -> Floats:
-        """Summed terms (..., k) term by term (k, N): a view where searches hold them so, a copy otherwise."""
+        """Summed terms (..., k) with the term axis first (k, N): a view if searches store them so, else a copy."""
         return sums.transpose(-1, *range(sums.ndim - 1)).reshape(sums.shape[-1], -1)
 
     @property
     def group_loads(self) -> GroupLoads | None:
-        """The head and the terms around it, as compiled searches work them out; None of a head that is a product."""
+        """The head and the other terms in the form of compiled searches; None if the head is a product."""
         maxima, head = self.weights.head.maxima(), self.weights.head
         if maxima is None:
             return None
@@ -298,31 +300,31 @@ class NeuralEvaluator:
         return GroupLoads(np.array([float(head.launch.sum()) + self.lift, 0.0]), (*first, *last), shares)
 
     def _beside(self, slopes: Floats) -> Floats:
-        """Slopes (..., k) of learned terms beside all others, which count nothing."""
+        """Slopes (..., k) of learned terms, extended by zeros for all other terms."""
         return np.pad(slopes, (*[(0, 0)] * (slopes.ndim - 1), (0, self._owned + AROUND)))
 
     @property
     def _seen(self) -> int:
-        """How many terms the head sees: the one, and those that are learned."""
+        """The number of terms that the head uses: the 1, and the learned terms."""
         return 1 + len(self.weights.base)
 
     # --- the bound ----------------------------------------------------------------------------------------------
 
     @property
     def _owned(self) -> int:
-        """How many columns of terms are extra that a piece bears alone: bounds alone count them."""
+        """The number of columns for the extra that a piece bears alone, which only bounds use."""
         return self.weights.head.owned if isinstance(self.weights.head, CorrectedHead) else 0
 
     def beside(self, terms: Floats, held: Floats) -> Floats:
-        """Terms (N, k) of pieces in a group that holds others, of summed terms (k,), as well: own extra rises."""
+        """Terms (N, k) of pieces whose group also holds others with summed terms (k,): their own extra rises."""
         return self._raised(terms, terms + held)
 
     def at_least(self, terms: Floats, least: Floats) -> Floats:
-        """Terms (N, k) of pieces in a group whose summed terms are these (k,) at least: own extra rises."""
+        """Terms (N, k) of pieces whose group has at least these summed terms (k,): their own extra rises."""
         return self._raised(terms, np.maximum(terms, least))
 
     def _raised(self, terms: Floats, sums: Floats) -> Floats:
-        """Terms (N, k) of pieces in groups with summed terms (N, k) at least."""
+        """Terms (N, k) of pieces in groups with at least these summed terms (N, k)."""
         found, head = terms.copy(), self.weights.head
         if isinstance(head, CorrectedHead) and self._owned:
             learned = np.flatnonzero(terms[:, 1 : self._seen].any(axis=1))
@@ -331,18 +333,18 @@ class NeuralEvaluator:
         return found
 
     def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
-        """(term, sums of it between which shares rise by equal parts) of the head; none where no share must rise."""
+        """(term, its sums between which shares rise by equal parts) of the head; empty if shares may fall."""
         head = self.weights.head
         return head.share_steps(steps) if isinstance(head, CorrectedHead) and self._owned else []
 
     @property
     def planes(self) -> tuple[Plane, ...]:
-        """Planes of the sets of hinges whose offsets launch and lift exceed; none of a head that is not convex."""
+        """Planes of the sets of hinges whose offsets do not exceed launch and lift; empty if the head is not convex."""
         return tuple(plane for plane in self._planes if plane.opening >= 0)
 
     @property
     def bends(self) -> tuple[Plane, ...]:
-        """Planes of all other sets of hinges; a lifted model does without."""
+        """Planes of all other sets of hinges; a lifted model has none."""
         return () if self.lift else tuple(plane for plane in self._planes if plane.opening < 0)
 
     @cached_property
@@ -354,14 +356,14 @@ class NeuralEvaluator:
 
     @property
     def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
-        """The model with three lifts, which make the cheapest third, two thirds, and all of the hinges into planes."""
+        """The model with three lifts, which turn the cheapest third, two thirds, and all of the hinges into planes."""
         head = self.weights.head
         lifts = _lifts(head) if isinstance(head, ConvexHead) else []
         return tuple((lift, replace(self, lift=lift)) for lift in lifts)
 
 
 def _plane(slopes: Floats, opening: float) -> Plane:
-    """A plane of the head, and the terms that are not learned, which count in full."""
+    """A plane of the head plus the terms that are not learned, which count in full."""
     both = np.concatenate([slopes, [1.0, 1.0, 0.0, 1.0]])
     comm = np.zeros(len(both))
     comm[FORWARD_COMM] = 1.0

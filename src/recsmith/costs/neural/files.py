@@ -1,4 +1,4 @@
-"""Learned cost models as files (costs/weight_files.py): their card, and what their tensors must be.
+"""Files of learned cost models (costs/weight_files.py): their card, and the checks of their tensors.
 
 Reading checks names, shapes, signs and that every number is finite.
 """
@@ -38,17 +38,17 @@ from recsmith.files import built, check_schema, decode, encode, parse_json
 
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
-BLOCK = 512  # pieces whose terms are worked out at once, so that what layers hand on fits a second-level cache
-BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
+BLOCK = 512  # pieces whose terms are computed at once, so that activations fit a second-level cache
+BEND = 2.5  # the network changes a unit cost by at most a factor of e ** BEND = 12
 Variant = Literal["convex", "corrected", "monotone", "linear", "free"]
-FROM_ANALYTIC = ("corrected", "monotone")  # variants that carry the seconds of cost model `analytic`
+FROM_ANALYTIC = ("corrected", "monotone")  # variants whose inputs include seconds of cost model `analytic`
 
 
 @noun
 class HeldOut:
-    """How far predictions of forward and backward together are off, of cases that training never saw.
+    """Errors of predictions of forward and backward together, for cases that training never saw.
 
-    median, mean: |predicted / measured - 1|. forward_median, backward_median: of each alone. tau: Kendall's.
+    median, mean: of |predicted / measured - 1|. forward_median, backward_median: of each alone. tau: Kendall's.
     """
 
     samples: int
@@ -61,7 +61,7 @@ class HeldOut:
 
 @noun
 class NoiseFloor:
-    """How far two samples of one case are apart, where both are steady: no model can be told to be better."""
+    """Difference between two steady samples of the same case: the smallest error that a model can be shown to have."""
 
     pairs: int
     median: float | None = None
@@ -70,7 +70,7 @@ class NoiseFloor:
 
 @noun
 class Range:
-    """The least and the most that training saw of an input."""
+    """The smallest and the largest value of an input in training."""
 
     least: float
     most: float
@@ -78,9 +78,9 @@ class Range:
 
 @noun
 class Beside:
-    """How a cost model of formulas does on the samples. factor: median of measured over its seconds.
+    """The error of a formula cost model on the samples. factor: median of measured over its seconds.
 
-    spread: geometric mean, less 1, of how far the two are apart once the factor is taken off.
+    spread: geometric mean, less 1, of the ratio between the two once the factor is applied.
     """
 
     samples: int
@@ -90,7 +90,7 @@ class Beside:
 
 @noun
 class CopySeconds:
-    """Seconds of data_parallel kernels beyond their launch: for each table, and for each byte of its weights."""
+    """Seconds of data_parallel kernels beyond their launch: per table, and per byte of its weights."""
 
     table_s: float
     byte_s: float
@@ -98,15 +98,15 @@ class CopySeconds:
 
 @noun
 class Card:
-    """What a learned cost model is, and how far it can be trusted.
+    """The description of a learned cost model, and how far it can be trusted.
 
     hardware, device, versions: as in the measurements. data: SHA-256 of the samples. left_out: steady samples that are
-    not used (docs/learning.md). train, validation: samples used; those of `held_out` are the rest. ranges: of tables
-    and of whole groups (`device ids`, `device tables` ...). analytic_factor: what the seconds of cost model analytic
-    are multiplied with for kernels that were not measured. start: the model whose weights training began with.
-    regions: `held_out` by kinds of groups. beside: formulas on the same samples, by cost model. copies: what was
-    measured of data_parallel tables, by optimizer (benchmarks/gpu/copies.py). sequences: what was measured of unpooled
-    tables, by 'optimizer data type' (benchmarks/sequences.py). Cards of before have none of these.
+        not used (docs/learning.md). train, validation: samples used; the remaining ones are those of `held_out`.
+        ranges: of tables and of whole groups (`device ids`, `device tables` ...). analytic_factor: factor on the
+        seconds of cost model analytic for kernels that were not measured. start: the model whose weights training
+        started from. regions: `held_out` by kinds of groups. beside: formula cost models on the same samples, by name.
+        copies: measured data_parallel tables, by optimizer (benchmarks/gpu/copies.py). sequences: measured unpooled
+        tables, by 'optimizer data type' (benchmarks/sequences.py). Older cards have none of the last four.
     """
 
     hardware: str
@@ -135,11 +135,11 @@ class Card:
 
 @dataclass(frozen=True)
 class Weights:
-    """The piece network and the head.
+    """The weights of the piece network and the head.
 
-    centre, spread (x,): of the first x inputs, which the model knows. layers: (weight, bias) pairs, ReLU between them.
-    base (t, b): log of what a unit of each figure of work adds to each term. cells (c, 4): where trained tables lie;
-    None in files of before.
+    centre, spread (x,): of the first x inputs, which the model uses. layers: (weight, bias) pairs, with ReLU between
+    them. base (t, b): log of what a unit of each figure of work adds to each term. cells (c, 4): cells of the trained
+    tables; None in older files.
     """
 
     centre: Floats
@@ -150,7 +150,7 @@ class Weights:
     cells: Floats | None = None
 
     def terms(self, work: Floats, inputs: Floats) -> Floats:
-        """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x or more); 0 or more."""
+        """Learned terms (N, t), 0 or more, of pieces with figures of work (N, b) and inputs (N, x or more)."""
         found = np.empty((len(work), len(self.base)))
         for start in range(0, len(work), BLOCK):
             some = slice(start, start + BLOCK)
@@ -158,7 +158,7 @@ class Weights:
         return found
 
     def _units(self, inputs: Floats) -> Floats:
-        """What a unit of each figure of work adds to each term of pieces with these inputs (N, t, b)."""
+        """Amounts (N, t, b) that a unit of each figure of work adds to each term, for pieces with these inputs."""
         flow = np.clip((inputs[:, : len(self.centre)] - self.centre) / self.spread, -4.0, 4.0)
         for weight, bias in self.layers[:-1]:
             flow = np.maximum(matmul(flow, weight.T) + bias, 0.0)
@@ -168,19 +168,19 @@ class Weights:
 
 
 def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
-    """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
+    """Write tensors and their card, completely or not at all; if writing fails, the old file is kept."""
     write_weights(target, tensors, {"schema": SCHEMA, **encode(card)})
 
 
 @cache
 def shipped_cards() -> dict[str, Card]:
-    """The cards of these models, from the files beside their weights: quicker than the weights."""
+    """The cards of the shipped models, from the files next to their weights, which are quicker to read."""
     paths = {name: card_path(str(find_model(name))) for name in shipped_models()}
     return {name: card_from_raw(parse_json(path.read_text(), str(path)), str(path)) for name, path in paths.items()}
 
 
 def find_model(name: str) -> Path:
-    """The file of a path that ends with .safetensors, or of a name that ships."""
+    """The file of a path that ends with .safetensors, or of a shipped name."""
     return find_weights(name, "cost model", MADE_BY, shipped_models())
 
 
@@ -188,15 +188,15 @@ def load_model(path: Path) -> tuple[Weights, Card]:
     """Read a file that `recsmith learn cost` wrote.
 
     Raises:
-        UsageError: it cannot be read.
-        CorruptFile: it is damaged, of another schema, or holds what no training writes.
+        UsageError: the file cannot be read.
+        CorruptFile: the file is damaged, of another schema, or has values that no training writes.
     """
     tensors, card = load_tensors(path)
     return weights_of(tensors, card.variant, str(path)), card
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
-    """The tensors of a file as they are written, checked, and its card; errors as load_model."""
+    """The tensors of a file as stored, checked, and its card; errors as in load_model."""
     raw, tensors = read_weights(path, MADE_BY)
     card = card_from_raw(raw, str(path))
     for names, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
@@ -215,8 +215,8 @@ def card_from_raw(raw: object, source: str) -> Card:
     return built(Card, body) if Path(source).parent == data_file("") else decode(Card, body, source)
 
 
-EARLIER = 15  # figures of a corrected model of before, whose shares stood beside its peaks, not within them
-CELLS = "cells"  # the tensor that says where trained tables lie
+EARLIER = 15  # figures of an earlier corrected model, whose shares were added to its peaks, not part of them
+CELLS = "cells"  # the tensor with the cells of the trained tables
 _FREE = ("hidden", "hidden_bias", "out", "out_bias")
 _CONVEX = ("hinges", "offsets")
 _CORRECTED = ("peaks", "extra", "behind", "behind_bias", "gate", "gate_bias")
@@ -226,7 +226,7 @@ _HEADS = {"convex": (ConvexHead, ("linear", *_CONVEX)), "linear": (ConvexHead, (
 
 
 def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Weights:
-    """The weights of tensors, every one of which is known, of its shape, and finite."""
+    """The weights of tensors, after checking that each is known, of the expected shape, and finite."""
     check_tensors(tensors, _shapes(tensors, variant, source), source, MADE_BY)
     rising = {"behind", "gate"} if variant == "monotone" else set[str]()
     for name in {"launch", "linear", "peaks", "extra", *_CONVEX, *rising} & set(tensors):
@@ -242,7 +242,7 @@ def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Wei
 
 
 def _shapes(tensors: dict[str, Floats], variant: Variant, source: str) -> dict[str, tuple[int, ...]]:
-    """Shapes that belong together, given the sizes that are free: terms, hinges and hidden units."""
+    """Consistent shapes of all tensors, given the free sizes: terms, hinges and hidden units."""
 
     def size(name: str, axis: int) -> int:
         shape = tensors[name].shape if name in tensors else ()

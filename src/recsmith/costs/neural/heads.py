@@ -4,18 +4,18 @@
 
     seconds = launch + a . S + sum over hinges of max(0, h . S - c)
 
-The hinges are what a kernel takes longer for once its tables together outgrow a cache. `linear`: the same without
-hinges, so that two groups never cost less than one of both. `corrected`: for pieces that carry the seconds of cost
-model `analytic` among their terms:
+The hinges are the extra time of a kernel once its tables together outgrow a cache. `linear`: the same without hinges,
+so that two groups never cost less than one group of both. `corrected`: for pieces whose terms include the seconds of
+cost model `analytic`:
 
     seconds = launch + the largest of its peaks, each p . S + sum over gates of share(S) * (e . S)
 
-Peaks are memory and cache, whichever is slower. Each share lies between 0 and 1 and is a small network's of log S: how
-much of what could miss a cache does, once all tables of the group share it; memory takes that much longer. That is no
-convex function, so planes leave it out; they lie below, as it costs 0 or more. `monotone`: the same with weights of the
-shares that are 0 or more. Then no share falls as a group grows, and a group bears at least what its pieces would bear
-each alone, which planes count. `free`: launch + a . S times a bounded factor, a small network of log S. It gives no
-planes.
+Peaks are memory and cache, whichever is slower. Each share is between 0 and 1 and is the output of a small network of
+log S: the part of the reads that could miss a cache and does, once all tables of the group share it; memory takes that
+much longer. This is not a convex function, so planes leave it out; they are lower bounds, because it is 0 or more.
+`monotone`: the same with weights of the shares that are 0 or more. Then no share falls as a group grows, and a group
+bears at least what its pieces would bear each alone, which planes include. `free`: launch + a . S times a bounded
+factor, a small network of log S. It gives no planes.
 
 Legend: N groups on ranks, k terms, H hinges, p peaks, G gates, m hidden units, J planes, o columns of own extra.
 """
@@ -32,10 +32,10 @@ from recsmith._types import Floats
 from recsmith.costs.group_loads import Maximum, NetworkShares
 from recsmith.elementary import distinct, exp, log, matmul, power, sigmoid, tanh
 
-BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
-REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
-ROUNDING = 1e-3  # by which single precision may be off in the number whose sigmoid a share is, and much more
-STEPS_AT: Floats = power(10.0, np.arange(-180, 1) / 20)  # seconds at which shares are looked at for `share_steps`
+BLOCK = 2048  # groups computed at once, so that their sums and hinges fit a second-level cache
+REACH = 1.5  # the factor of `free` is between e ** -REACH and e ** REACH
+ROUNDING = 1e-3  # safely above the error of single precision in the argument of a share's sigmoid
+STEPS_AT: Floats = power(10.0, np.arange(-180, 1) / 20)  # seconds at which shares are evaluated for `share_steps`
 LOG_UNIT, LOG_SPAN = 1e6, 8.0  # inputs of `free` are log(1 + microseconds) / 8: 0 to 2 for up to 10 s
 
 
@@ -43,11 +43,11 @@ Narrow = npt.NDArray[np.float32]
 
 
 class Head(Protocol):
-    """Seconds of groups that hold something; launches apart."""
+    """Seconds of groups that hold at least one piece, apart from launches."""
 
     @property
     def launch(self) -> Floats:
-        """Seconds (2,) of a group that holds at least one piece, forward and backward."""
+        """Launch seconds (2,) of a group that holds at least one piece, forward and backward."""
         ...
 
     def seconds(self, sums: Floats) -> Floats:
@@ -55,11 +55,11 @@ class Head(Protocol):
         ...
 
     def total(self, sums: Floats) -> Floats:
-        """Seconds (N,), forward and backward together."""
+        """Seconds (N,) beyond the launch, forward and backward together."""
         ...
 
     def maxima(self) -> list[Maximum] | None:
-        """The maxima that `total` is a sum of; None if it is none."""
+        """The maxima whose sum is `total`; None if it is no such sum."""
         ...
 
 
@@ -73,13 +73,13 @@ class ConvexHead:
     offsets: Floats
 
     def seconds(self, sums: Floats) -> Floats:
-        """Linear + hinges, (2, N)."""
+        """Linear + hinges (2, N), forward and backward."""
         return np.stack([
             self._sum(sums, np.vstack([self.linear[i], self.hinges[i]]), self.offsets[i]) for i in (0, 1)
         ])  # fmt: skip
 
     def total(self, sums: Floats) -> Floats:
-        """Linear + hinges of both, (N,)."""
+        """Linear + hinges (N,), forward and backward together."""
         return self._sum(sums, *self._both)
 
     @cached_property
@@ -99,14 +99,14 @@ class ConvexHead:
         return total
 
     def maxima(self) -> list[Maximum]:
-        """The linear part, and each hinge."""
+        """The maxima of the linear part, and of each hinge."""
         slopes, offsets = self._both
         return [Maximum(0, *each) for each in zip(slopes[:, None], np.append(0.0, offsets)[:, None], strict=True)]
 
     def planes(self) -> list[tuple[Floats, float]]:
         """(slopes (k,), seconds at no work) of every set of hinges, forward and backward together.
 
-        Each lies below launch + total; the seconds are the launch less the offsets of the hinges, and may be below 0.
+        Each is below launch + total. The seconds are the launch less the offsets of the hinges, and may be below 0.
         """
         k = self.linear.shape[1]
         hinges, offsets = self.hinges.reshape(-1, k), self.offsets.ravel()
@@ -119,9 +119,9 @@ class ConvexHead:
 
 
 def _columns(sums: Floats, start: int) -> Floats:
-    """Summed terms (k, n) of a block of groups (N, k) from `start` on.
+    """Summed terms (k, n) of a block of groups (N, k), starting at `start`.
 
-    One group stands there twice: `matmul` adds up a single column in another order, and a group must have the same bits
+    A single group is repeated: `matmul` sums a single column in another order, and a group must have the same bits
     alone as among others.
     """
     block = sums[start : start + BLOCK]
@@ -129,7 +129,7 @@ def _columns(sums: Floats, start: int) -> Floats:
 
 
 def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, second_bias: Narrow) -> Narrow:
-    """A network with one hidden layer of the logarithms of summed terms (k, n), in single precision."""
+    """A network with one hidden layer on the logarithms of summed terms (k, n), in single precision."""
     hidden = matmul(first, log(1 + block * LOG_UNIT).astype(np.float32))
     hidden += bias
     np.maximum(hidden, 0, out=hidden)
@@ -140,10 +140,10 @@ def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, s
 
 @dataclass(frozen=True)
 class CorrectedHead:
-    """The largest of peaks, each with shares of its own extra: heads `corrected` and `monotone`.
+    """Heads `corrected` and `monotone`: the largest of peaks, each with shares of its own extra.
 
     launch (2,), peaks (2, p, k), extra (2, p, G, k), none below 0; behind (m, k), behind_bias (m,), gate (G, m),
-    gate_bias (G,) of the shares.
+    gate_bias (G,): the network of the shares.
     """
 
     launch: Floats
@@ -155,14 +155,14 @@ class CorrectedHead:
     gate_bias: Floats
 
     def seconds(self, sums: Floats) -> Floats:
-        """The largest peak, with its shares of extra, (2, N)."""
+        """The largest peak, including its shares of extra (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
             found[:, start : start + BLOCK] = self._largest(_columns(sums, start))[:, : len(sums) - start]
         return found
 
     def total(self, sums: Floats) -> Floats:
-        """The sum of both, (N,)."""
+        """The sum of the forward and the backward seconds (N,)."""
         return self.seconds(sums).sum(axis=0)
 
     def _largest(self, block: Floats) -> Floats:
@@ -174,7 +174,7 @@ class CorrectedHead:
         return (peaks + rising.sum(axis=2)).max(axis=1)
 
     def maxima(self) -> list[Maximum]:
-        """The peaks of forward, and those of backward, each with its extra."""
+        """The maxima over the peaks of forward, and over those of backward, each with its extra."""
         return [Maximum(0, *each) for each in zip(self.peaks, np.zeros(self.peaks.shape[:2]), self.extra, strict=True)]
 
     @property
@@ -185,7 +185,8 @@ class CorrectedHead:
     def planes(self) -> list[tuple[Floats, float]]:
         """(slopes (k + o,), seconds at no work) of every pair of peaks, forward and backward.
 
-        They are of terms and, behind them, of `own` extra. The rest of it is 0 or more, so each plane lies below.
+        The slopes are for terms and, after them, for `own` extra. The rest of the extra is 0 or more, so each plane is
+        a lower bound.
         """
         launch, peaks = float(self.launch.sum()), self.peaks.shape[1]
         counted = np.eye(peaks, self.owned // 2)
@@ -196,15 +197,15 @@ class CorrectedHead:
 
     @cached_property
     def owned(self) -> int:
-        """How many columns `own` has: one of each peak where shares never fall as a group grows, else none."""
+        """The number of columns of `own`: one per peak if shares never fall as a group grows, else 0."""
         rising = (self.behind >= 0).all() and (self.gate >= 0).all()
         return 2 * self.peaks.shape[1] if rising else 0
 
     def own(self, terms: Floats, sums: Floats | None = None) -> Floats:
-        """Extra that pieces with these terms (N, k) bear alone, of peaks forward and then backward (N, o).
+        """Extra that pieces with these terms (N, k) bear alone, for the peaks of forward and then backward (N, o).
 
-        Shares rise with the sums, so a group bears no less than its pieces together. sums (N, k): summed terms of what
-        the group of each holds at least, itself included; its own terms by default.
+        Shares rise with the sums, so a group bears no less than its pieces together. sums (N, k): summed terms that the
+        group of each piece holds at least, including the piece; by default its own terms.
         """
         found = np.empty((len(terms), self.owned))
         for start in range(0, len(terms) if self.owned else 0, BLOCK):
@@ -215,12 +216,12 @@ class CorrectedHead:
         return found
 
     def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
-        """(term, sums of it (n - 1,) between which shares rise by a part of n), for each number n of `steps`.
+        """(term, sums of it (n - 1,) between which shares rise by 1 / n each), for each number n in `steps`.
 
-        Of the terms on which the most shares rest most, the first first.
+        The terms are those on which shares depend most, the most influential first.
         """
         weight = matmul(self.gate, self.behind)
-        weight[:, 0] = 0.0  # of the count of pieces, which is 1 at least
+        weight[:, 0] = 0.0  # number of pieces, which is at least 1
         one = np.eye(1, weight.shape[1])
         rests_on = weight.argmax(axis=1)
         terms = sorted(distinct(rests_on).tolist(), key=lambda term: -weight[rests_on == term, term].sum())
@@ -234,7 +235,7 @@ class CorrectedHead:
         return found
 
     def _shares(self, block: Floats, less: float = 0.0) -> Floats:
-        """Shares (G, n), 0 to 1, of summed terms (k, n). less: taken from the number whose sigmoid they are."""
+        """Shares (G, n), 0 to 1, of summed terms (k, n). less: subtracted from the argument of their sigmoid."""
         return sigmoid(_of_logarithms(block, *self._narrow).astype(np.float64) - less)
 
     @cached_property
@@ -244,19 +245,22 @@ class CorrectedHead:
 
     @cached_property
     def _flat_extra(self) -> Floats:
-        """Extra of forward, peak by peak, then that of backward (2 p G, k)."""
+        """Extra of forward, by peak, then that of backward (2 p G, k)."""
         return self.extra.reshape(-1, self.extra.shape[-1])
 
     @cached_property
     def _narrow(self) -> tuple[Narrow, ...]:
-        """The weights of the shares in single precision, with the constants around them."""
+        """The weights of the shares in single precision, including constant factors."""
         columns = (self.behind / LOG_SPAN, self.behind_bias[:, None], self.gate, self.gate_bias[:, None])
         return tuple(each.astype(np.float32) for each in columns)
 
 
 @dataclass(frozen=True)
 class FreeHead:
-    """launch (2,), linear (2, k); hidden (m, k), hidden_bias (m,), out (2, m), out_bias (2,) of the factor."""
+    """Head `free`: a linear part times a bounded factor.
+
+    launch (2,), linear (2, k); of the factor: hidden (m, k), hidden_bias (m,), out (2, m), out_bias (2,).
+    """
 
     launch: Floats
     linear: Floats
@@ -266,7 +270,7 @@ class FreeHead:
     out_bias: Floats
 
     def seconds(self, sums: Floats) -> Floats:
-        """Linear times the factor, (2, N)."""
+        """Linear times the factor (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
             block = _columns(sums, start)
@@ -275,15 +279,15 @@ class FreeHead:
         return found
 
     def total(self, sums: Floats) -> Floats:
-        """The sum of both, (N,)."""
+        """The sum of the forward and the backward seconds (N,)."""
         return self.seconds(sums).sum(axis=0)
 
     def maxima(self) -> None:
-        """None: it is a product."""
+        """None, because the head is a product."""
 
     @cached_property
     def _narrow(self) -> tuple[Narrow, ...]:
-        """The weights of the factor in single precision, with the constants around them."""
+        """The weights of the factor in single precision, including constant factors."""
         hidden, out = self.hidden / LOG_SPAN, self.out / REACH
         columns = (hidden, self.hidden_bias[:, None], out, self.out_bias[:, None] / REACH)
         return tuple(each.astype(np.float32) for each in columns)

@@ -1,16 +1,16 @@
-"""The inputs of learned cost models: figures of a piece's work, and from which its cost is predicted; their reach.
+"""The inputs of learned cost models: figures of a piece's work, inputs of its unit costs, and the trained range.
 
-Reuse enters through the different rows that a batch reads: with ids and rows given, the shape of the reuse bins added
-nothing that could be measured (docs/learning.md).
+Reuse enters through the different rows that a batch reads: with ids and rows given, the shape of the reuse bins had no
+measurable effect (docs/learning.md).
 
-Reach: least and most of every figure by itself would call a large, cold and often read table known where training saw
-large ones, cold ones and often read ones, but none that is all three. So figures count together: rows, ids a bag,
-columns, and how often a row of a batch is read. A cell is a factor of 4 wide in each of them.
+Range: if each figure had its own minimum and maximum, a large, cold and often read table would count as known if
+    training saw large ones, cold ones and often read ones, but none that is all three. So figures are combined: rows,
+    ids per bag, columns, and how often a row of a batch is read. A cell spans a factor of 4 in each of them.
 
-Inputs were added behind those of before. A model takes as many as it learned from, which are the first of them.
+New inputs are appended. A model uses as many as it learned from, which are the first ones.
 
 Legend: N pieces or tables, b = 7 figures of work, c = 16 of a corrected model, h = 4 cached shares, x = 17 inputs, C
-cells.
+    cells.
 """
 
 from collections.abc import Callable
@@ -22,30 +22,30 @@ from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.embedding_kernels import EmbeddingKernels
 from recsmith.elementary import distinct, log2, power
 
-OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # those that measurements have
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # optimizers in the measurements
 DATA_TYPES = ("fp32", "fp16")
-ELEMENT = np.array([4.0, 2.0])  # bytes, in order of DATA_TYPES
-LEAST_SHARE = 1e-12  # of reads; stands for none, which nothing is divided by
+ELEMENT = np.array([4.0, 2.0])  # bytes of an element, in order of DATA_TYPES
+LEAST_SHARE = 1e-12  # of reads; replaces 0 as a divisor
 WORK = ("pieces", "bags", "ids", "bag columns", "id columns", "rows", "row columns")
 UNIT = np.array([1e-6, 1e-8, 1e-8, 3e-10, 3e-10, 2e-8, 1e-9])
 """Seconds of each figure on one CPU core, about: they only bring inputs near 1, training finds the rest."""
-CACHED_SHARES = (1 / 2, 1 / 8, 1 / 64, 0.0)  # of its different rows that a cache holds of a table
+CACHED_SHARES = (1 / 2, 1 / 8, 1 / 64, 0.0)  # share of a table's different rows that a cache holds
 CORRECTED = (*WORK, "forward memory", "forward cache", "backward memory", "backward cache",
              *(f"forward memory, {share:.2g} cached" for share in CACHED_SHARES), "bytes read again")  # fmt: skip
 """Figures of a corrected model: seconds of cost model `analytic`, seconds that memory takes longer where the cache
 holds less and less of a table, each beyond the one before it, and what a cache would hold."""
-AGAIN_UNIT = 1e-12  # seconds of a byte read again: it only brings bytes near the seconds of figures beside them
+AGAIN_UNIT = 1e-12  # seconds per byte read again: only scales bytes to the size of the seconds next to them
 INPUTS = ("width", "pooling", "bags", "ids", "unique share", "unique rows", "unique bytes", "table bytes", "rows",
           "output bytes", "width % 8", "width % 16", "sgd", "adagrad", "rowwise_adagrad", "fp16", "adam")  # fmt: skip
-FIRST_INPUTS = INPUTS.index("adam")  # of models that learned from no Adam, and of policies that place tables
+FIRST_INPUTS = INPUTS.index("adam")  # inputs of models that learned without Adam, and of policies that place tables
 FIGURES = ("rows", "pooling factor", "columns", "reads of a row")
-CELL_OCTAVES = 2.0  # of a cell: trade-off, narrower ones tell more and make larger files
-LEAST_FIGURE = 2.0**-10  # stands for less, of tables that hardly read anything
-TABLES_AT_ONCE = 64  # it bounds the memory of their differences from all cells
+CELL_OCTAVES = 2.0  # width of a cell; trade-off: narrower cells distinguish more and make larger files
+LEAST_FIGURE = 2.0**-10  # replaces smaller figures, of tables that hardly read anything
+TABLES_AT_ONCE = 64  # bounds the memory for their differences from all cells
 
 
 class PieceWork(NamedTuple):
-    """Pieces (N,): ids, bags and different rows of a step; rows and columns held; optimizer and type by number."""
+    """Pieces (N,): ids, bags and different rows per step; rows and columns held; optimizer and data type by number."""
 
     ids: Floats
     bags: Floats
@@ -57,7 +57,7 @@ class PieceWork(NamedTuple):
 
 
 def work_of(piece: PieceWork) -> Floats:
-    """Figures (N, b) that seconds grow with."""
+    """Figures of work (N, b) with which seconds grow."""
     figures = (np.ones(len(piece.ids)), piece.bags, piece.ids, piece.bags * piece.width, piece.ids * piece.width,
                piece.unique, piece.unique * piece.width)  # fmt: skip
     return np.stack(figures, axis=1) * UNIT
@@ -66,18 +66,18 @@ def work_of(piece: PieceWork) -> Floats:
 def corrected_work_of(
     piece: PieceWork, kernels: EmbeddingKernels, modes: Ints, widths: Ints, analytic: Floats, missing: Floats
 ) -> Floats:
-    """Figures (N, c) of a corrected model, of pieces in modes and widths (N,) of the problem of kernels.
+    """Figures (N, c) for a corrected model, of pieces with modes and widths (N,) in the problem of `kernels`.
 
-    analytic: its seconds, memory and cache, forward and backward (N, 4). missing: as of missing_shares (N, h).
+    analytic: its seconds, memory and cache, forward and backward (N, 4). missing: the result of missing_shares (N, h).
     """
     more, again = kernels.crowded(modes, widths, missing)
     return np.hstack([work_of(piece), analytic, more, again[:, None] * AGAIN_UNIT])
 
 
 def missing_shares(hot: Callable[[Floats], Floats], unique: Floats) -> Floats:
-    """Of the reads of rows read before, the share that a cache misses which holds CACHED_SHARES of them (N, h).
+    """Share of the repeated reads that miss a cache which holds CACHED_SHARES of the rows (N, h).
 
-    hot: the share of reads on so many hottest rows (N,), of each table.
+    hot: the share of reads on this many hottest rows (N,) of each table.
     """
     all_hot = np.maximum(hot(unique), LEAST_SHARE)
     found = [1 - np.minimum(hot(unique * share) / all_hot, 1.0) for share in CACHED_SHARES]
@@ -103,9 +103,10 @@ def _log(value: Floats) -> Floats:
 
 @noun
 class Region:
-    """How far predictions are off in groups whose heaviest table is of one kind, of cases that training never saw.
+    """Errors of predictions for groups whose costliest table is of one kind, in cases that training never saw.
 
-    mean: of |predicted / measured - 1|. bias: of predicted / measured - 1; below 0 where groups take longer.
+    mean: of |predicted / measured - 1|. bias: of predicted / measured - 1; below 0 if groups take longer than
+        predicted.
     """
 
     name: str
@@ -115,19 +116,19 @@ class Region:
 
 
 def figures_of(rows: Floats, ids: Floats, bags: Floats, columns: Floats, unique: Floats) -> Floats:
-    """Logarithms (N, 4) of FIGURES, in cells."""
+    """Logarithms (N, 4) of FIGURES, in units of a cell's width."""
     reads = np.divide(ids, unique, out=np.ones(len(ids)), where=unique > 0)
     figures = np.stack([rows, ids / np.maximum(bags, 1e-9), columns, reads], axis=1)
     return log2(np.maximum(figures, LEAST_FIGURE)) / CELL_OCTAVES
 
 
 def cells_of(figures: Floats) -> Floats:
-    """The middles (C, 4) of the cells that hold tables with these figures (N, 4)."""
+    """The centres (C, 4) of the cells that contain tables with these figures (N, 4)."""
     return distinct(np.rint(figures), axis=0)
 
 
 def distances(figures: Floats, cells: Floats) -> Floats:
-    """How many times off (N,) the worst figure of each table is from the edge of its nearest cell; 1 within one."""
+    """Factor (N,) between the worst figure of each table and the edge of its nearest cell; 1 inside a cell."""
     tables, index = np.unique(figures, axis=0, return_inverse=True)  # many modes of a table have the same figures
     found = np.ones(len(tables))
     beyond = np.flatnonzero(~_within(tables, cells))
@@ -141,6 +142,6 @@ def distances(figures: Floats, cells: Floats) -> Floats:
 
 
 def _within(figures: Floats, cells: Floats) -> Bools:
-    """Whether figures (N, 4) lie within one of the cells (C, 4)."""
+    """Whether figures (N, 4) are inside one of the cells (C, 4)."""
     number = np.unique(np.concatenate([cells, np.rint(figures)]), axis=0, return_inverse=True)[1]
     return np.isin(number[len(cells) :], number[: len(cells)])

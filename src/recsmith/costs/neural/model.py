@@ -1,15 +1,15 @@
-"""Cost model `neural:<name or file>`: kernels as a network learned them from measurements, after NeuroShard.
+"""Cost model `neural:<name or file>`: kernel times that a network learned from measurements, after NeuroShard.
 
 A small network turns the work of a piece (ids, bags, different rows, rows, columns, optimizer, data type) into a few
 terms; a head turns their sums over a fusion group on a rank into seconds, forward and backward. Pieces of a row-wise
 table are kernels with their share of ids and rows. Collectives and the phases of the step are those of `analytic`.
 
-Kernels that no measurement covers keep the seconds of `analytic` times the card's `analytic_factor`: tables in host
-memory and their caches, dense data_parallel copies, sequences and weighted features. Of data_parallel copies and of
-sequences a card may have seconds that were fitted to their own measurements.
+Kernels without measurements have the seconds of `analytic` times the card's `analytic_factor`: tables in host memory
+and their caches, dense data_parallel copies, sequences and weighted features. For data_parallel copies and sequences, a
+card may have seconds fitted to separate measurements.
 
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2: a network of tables, their sum, a network of the sum. Ours
-differs in that terms are work times a bounded factor, in the convex head, and in what it is told (docs/learning.md).
+    differs in that terms are work times a bounded factor, in the convex head, and in its inputs (docs/learning.md).
 
 Legend: M modes, T tables, C cells.
 """
@@ -36,14 +36,14 @@ from recsmith.workloads import Workload
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES
 
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
-CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
-FAR = 16.0  # times a figure is off the edge of a trained cell: two cells. Trade-off; not tuned further
-LEAST_S = 1e-15  # a formula of less, which has no factor
-LEAST = 1e-9  # what a most of 0 is taken for, so that factors are finite
+CLOSE = 1.0 + 1e-9  # largest factor with which an input counts as within the range
+FAR = 16.0  # factor from the edge of a trained cell at which shares reach 0: two cells. Trade-off; not tuned further
+LEAST_S = 1e-15  # replaces smaller seconds of a formula as a divisor
+LEAST = 1e-9  # replaces a maximum of 0 as a divisor
 
 
 class NeuralCostModel:
-    """A learned model by the name or the file of its weights. A warning says so where no device was measured for it."""
+    """A learned model, by the name or the file of its weights; warns if no device was measured for it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,11 +55,11 @@ class NeuralCostModel:
             )
 
     def knows(self, workload: Workload) -> bool:
-        """Whether kernels with the optimizer and the data types of a workload were measured for this model."""
+        """Whether kernels with the optimizers and data types of a workload were measured for this model."""
         return self._unknown(workload) is None
 
     def compile(self, problem: Problem) -> NeuralEvaluator:
-        """The model for a problem; a warning says where it extrapolates.
+        """The model for a problem; warns if it extrapolates.
 
         Raises:
             UsageError: the model was measured on another device, optimizer or data type.
@@ -74,9 +74,9 @@ class NeuralCostModel:
         return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
 
     def mixed(self, problem: Problem) -> NeuralEvaluator:
-        """The model where it was trained, and cost model `fitted` elsewhere (costs/best.py).
+        """The learned model within its training range, and cost model `fitted` outside it (costs/best.py).
 
-        Its device and the workload's optimizer must be those of the problem.
+        The model's device and optimizers must be those of the problem.
         """
         names = [table.data_type for table in problem.tables]
         known = np.array([name in self.card.data_types for name in names], dtype=bool)
@@ -108,7 +108,7 @@ class NeuralCostModel:
             )
 
     def _unknown(self, workload: Workload) -> str | None:
-        """What of a workload no kernel was measured with: 'optimizers sgd, adagrad, not adam'."""
+        """The property of a workload that was not measured: 'optimizers sgd, adagrad, not adam'; None if all were."""
         card, types = self.card, sorted({table.data_type for table in workload.tables})
         for what, names, known in (
             ("optimizer", list(workload.optimizers), card.optimizers),
@@ -121,7 +121,7 @@ class NeuralCostModel:
 
 
 def _hardware_of(card: Card, device: Device) -> str:
-    """What a model of a device is measured on, of the kind of a card's, and for how long: formulas answer at once."""
+    """The `--hardware` to measure for a device, of the same kind as a card's, with a budget; formulas need none."""
     if device.kind == "cpu":
         return "cpu --budget 3m"
     return f"simulated:{device.name} --samples 1000" if card.hardware.startswith(SIMULATED) else (
@@ -130,22 +130,22 @@ def _hardware_of(card: Card, device: Device) -> str:
 
 
 def is_device(hardware: str, measured: str, device: Device) -> bool:
-    """Whether a hardware measured as `measured` is a cluster's device: cpu by its kind, GPUs by their names."""
+    """Whether hardware measured as `measured` is a cluster's device: cpu by its kind, GPUs by their names."""
     if hardware == "cpu":
         return device.kind == "cpu"
     if hardware == "cuda":
-        return device.is_called(measured.partition(",")[0])  # its figures follow
+        return device.is_called(measured.partition(",")[0])  # its figures follow the name
     return device.name == measured.removesuffix(", simulated")
 
 
 def extrapolations(
     problem: Problem, covered: Bools, card: Card, unique: Floats, cells: Floats | None
 ) -> dict[str, float]:
-    """By what factor inputs exceed the most that training saw, the largest factor first; those within it are left out.
+    """Factors by which inputs exceed the largest values in training, largest first; inputs in range are left out.
 
-    Inputs of tables count as those of the largest piece that any covered mode may put on a rank; inputs of devices as
-    what ranks hold on average, as if all of it were one fusion group. unique: different rows of each mode (M,). cells
-    (C, 4): where trained tables lie; the table that is farthest from them counts, by its name.
+    Inputs of tables are those of the largest piece that any covered mode may put on a rank; inputs of devices are the
+    mean of ranks, as if all of it were one fusion group. unique: different rows of each mode (M,). cells (C, 4): cells
+    of trained tables; the table that is farthest from them is listed by name.
     """
     modes, world = problem.modes, problem.cluster.world_size
     inputs = {
@@ -170,7 +170,7 @@ def extrapolations(
 
 
 def _farthest(problem: Problem, covered: Bools, unique: Floats, cells: Floats) -> dict[str, float]:
-    """The table that lies farthest from all cells with every column on one rank, and how far."""
+    """The table farthest from all cells if all its columns are on one rank, and its distance."""
     far = _distances(problem, covered, unique, cells)
     worst = int(far.argmax())
     table = int(problem.modes.table[covered][worst])
@@ -178,7 +178,7 @@ def _farthest(problem: Problem, covered: Bools, unique: Floats, cells: Floats) -
 
 
 def _distances(problem: Problem, covered: Bools, unique: Floats, cells: Floats | None) -> Floats:
-    """How far the tables of covered modes lie from all cells with every column on one rank; 1 in one, or without."""
+    """Distances of tables of covered modes from all cells, with all columns on one rank; 1 inside, or without cells."""
     modes, which = problem.modes, np.flatnonzero(covered)
     if cells is None or not len(cells):
         return np.ones(len(which))
@@ -192,11 +192,11 @@ def _distances(problem: Problem, covered: Bools, unique: Floats, cells: Floats |
 
 
 def _factors(problem: Problem, card: Card, formulas: AnalyticEvaluator) -> Floats:
-    """What seconds of formulas count (M, 2), forward and backward.
+    """Factors on the seconds of formulas (M, 2), forward and backward.
 
-    Fitted ones are what was measured. The card's factor is of other kernels on device memory: links and disks are not
-    slower by it. Kernels of data_parallel tables have the seconds that were measured of them with the optimizer, where
-    they were.
+    Fitted formulas already match measurements. The card's factor is for other kernels on device memory: links and disks
+    are not slower by it. Kernels of data_parallel tables have the seconds that were measured with the optimizer, if
+    there are any.
     """
     modes, demand = problem.modes, problem.demand
     factors = np.full((len(modes.table), 2), card.analytic_factor)
@@ -217,5 +217,5 @@ def _factors(problem: Problem, card: Card, formulas: AnalyticEvaluator) -> Float
 
 
 def _shares(far: Floats) -> Floats:
-    """What a learned price counts, 1 in a trained cell and 0 from FAR times its figures on, by their logarithms."""
+    """Weights of learned prices: 1 in a trained cell and 0 at FAR times its figures or more, linear in logarithms."""
     return np.clip(1 - log2(far) / np.log2(FAR), 0.0, 1.0)

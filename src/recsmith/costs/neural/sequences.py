@@ -1,6 +1,6 @@
-"""Seconds of kernels of sequence tables (pooling: none) on CPU, from figures that were fitted to what they took.
+"""Seconds of CPU kernels of sequence tables (pooling: none), from prices fitted to measured times.
 
-FBGEMM's CPU kernels of sequences are others than those of pooled tables: forward copies a row for each id, and backward
+FBGEMM's CPU kernels for sequences differ from those of pooled tables: forward copies a row for each id, and backward
 gathers the gradients of equal ids in a hash map before it updates rows (benchmarks/sequences.py).
 
 Legend: N pieces, f = 5 figures forward, b = 6 backward.
@@ -17,29 +17,30 @@ BESIDE = 0.55  # of what a row takes in the map that ids in order save where all
 # remain of 96 % of the rows, 0.77 to 0.98 of 63 %, and 0.85 to 1.03 of 22 to 44 % (FBGEMM 1.8, one core)
 IN_ORDER_S = np.array([0.9e-9, 1.5e-9])  # of a number of rows that come from blocks of rows, forward and backward: jobs
 # of benchmarks/dedup.py with 90 and 98 % repeated ids, split by rows or not
-MAP_ROW, MAP_COLUMN, MAP_KEPT = 504.0, 4.0, 2.0**20  # bytes of the map: of a row and its columns; which caches hold
+# bytes of the map: per row and per column of a row; and the most that caches hold
+MAP_ROW, MAP_COLUMN, MAP_KEPT = 504.0, 4.0, 2.0**20
 
 
 @noun
 class SequenceSeconds:
-    """Seconds of a unit of each figure of FORWARD and of BACKWARD, beyond launches."""
+    """Seconds per unit of each figure of FORWARD and of BACKWARD, beyond launches."""
 
     forward: tuple[float, ...]
     backward: tuple[float, ...]
 
 
 def sequences_of(optimizer: str, data_type: str) -> str:
-    """Under which name a card has the seconds of sequences."""
+    """The name under which a card has the seconds of sequences."""
     return f"{optimizer} {data_type}"
 
 
 def sequence_figures(
     ids: Floats, unique: Floats, width: Floats, element_bytes: Floats, in_order: Floats | float = 0.0
 ) -> tuple[Floats, Floats]:
-    """Figures (N, f) and (N, b) of pieces: their ids, different rows, columns, and bytes of an element.
+    """Figures (N, f) and (N, b) of pieces, from their ids, different rows, columns, and bytes of an element.
 
-    in_order: of ids that come in order of rows, as each rank's do that were deduplicated, their share of all rows: the
-    denser they are, the more often one finds its place in the map beside the one before it. 0 of others.
+    in_order: for ids that come in the order of rows, as deduplicated ids of each rank do, their share of all rows: the
+        denser they are, the more often an id's place in the map is next to that of the one before. 0 for other ids.
     """
     tables = np.ones(len(ids))
     doublings = log2(1 + unique * (MAP_ROW + MAP_COLUMN * width) / MAP_KEPT)
