@@ -1,4 +1,4 @@
-"""The time of a whole training step: execution graphs of traces, kernels, overheads, and the critical path.
+"""Predicts the time of a whole training step from execution graphs: kernels, overheads and the critical path.
 
     trace files -> graph of every rank -> walk over host threads, streams and collectives -> seconds of the step
 

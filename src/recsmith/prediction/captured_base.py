@@ -1,7 +1,7 @@
-"""The step of a captured job as the base of advice: what it took, and whether it is of that job.
+"""The step of a captured job as the base of advice: its seconds, and a check that the capture is of that job.
 
-Of a run the whole step is predicted, part by part (job_step.py); a capture says how far each part is off on the machine
-that it was taken on, and what changes a part is then priced by as much more or less.
+The whole step of a run is predicted part by part (job_step.py). A capture says how far off each part is on the machine
+where it was taken. A change of a part is then priced with the same factor.
 """
 
 from dataclasses import replace
@@ -18,17 +18,17 @@ from recsmith.prediction.traces import load_capture
 from recsmith.units import format_time
 from recsmith.workloads import Workload
 
-GRADIENTS = "all_reduce"  # the collective that sums those of dense layers
-LEAST = 1e-9  # seconds of a part, where nothing of it was predicted or captured
+GRADIENTS = "all_reduce"  # the collective that sums the gradients of dense layers
+LEAST = 1e-9  # seconds of a part at or below which it counts as not predicted or not captured
 
 
 @noun
 class StepFactors:
-    """Captured over predicted seconds of the parts of a step, and what a capture says in a sentence.
+    """Captured over predicted seconds of each part of a step, and a sentence on the capture.
 
-    tables: lookups, their updates and what crosses ranks for them. gradients: of dense layers, across ranks. layers:
-    these layers and their optimizer. rest: reading, and what the trainer itself takes. off: how far the captured
-    trace is from what the step took, as a share of that.
+    tables: lookups, their updates and the exchanges between ranks for them. gradients: of dense layers, across ranks.
+    layers: these layers and their optimizer. rest: reading data, and the trainer's own work. off: difference between
+    the captured trace and the measured step, as a share of the step.
     """
 
     tables: float
@@ -39,7 +39,7 @@ class StepFactors:
     off: float = 0.0
 
     def corrected(self, step: JobStep) -> JobStep:
-        """A predicted step, each part by its factor."""
+        """A predicted step with each part multiplied by its factor."""
         return replace(
             step, embeddings_s=step.embeddings_s * self.tables, gradients_s=step.gradients_s * self.gradients,
             layers_s=step.layers_s * self.layers, optimizer_s=step.optimizer_s * self.layers,
@@ -49,9 +49,9 @@ class StepFactors:
 
 @noun
 class CapturedBase:
-    """step_s: seconds of a whole step, measured where the capture says so, else predicted. told: in a sentence.
+    """step_s: seconds of a whole step, measured if the capture has that, else predicted. told: the same in a sentence.
 
-    off: how far the trace is from that, as a share of it.
+    off: relative difference between the trace's prediction and that step.
     """
 
     step_s: float
@@ -60,16 +60,16 @@ class CapturedBase:
 
 
 def captured_base(folder: Source, tables: Workload, cluster: Cluster) -> CapturedBase:
-    """The step of a capture of a job with these tables on as many devices.
+    """The captured step of a job with these tables on this number of devices.
 
     Raises:
-        UsageError: it is no capture, or one of another number of ranks, of other tables or of another batch.
+        UsageError: the folder is no capture, or one with another number of ranks, other tables or another batch size.
     """
     return base_of(load_capture(folder).graph, tables, cluster)
 
 
 def base_of(graph: Graph, tables: Workload, cluster: Cluster, batch_option: str = "--batch-size {}") -> CapturedBase:
-    """The same for a captured graph. batch_option: with which a batch is given, for the error of another one."""
+    """As `captured_base`, from a captured graph. batch_option: the option that sets a batch size, for an error."""
     checked = _checked(graph, tables, cluster, batch_option)
     predicted, measured = predict_graph(graph).step_s, graph.measured_s
     if measured is None:
@@ -82,23 +82,23 @@ def base_of(graph: Graph, tables: Workload, cluster: Cluster, batch_option: str 
 
 
 def step_factors(folder: Source, tables: Workload, cluster: Cluster, step: JobStep) -> StepFactors:
-    """How far the predicted step of a run is off, part by part, by a capture of that run.
+    """Captured over predicted seconds of each part of a run's step, from a capture of that run.
 
     Args:
-        folder: of the capture.
-        tables: of the run's plan.
-        cluster: of it.
-        step: as it is predicted.
+        folder: the folder of the capture.
+        tables: the tables of the run's plan.
+        cluster: the cluster of the plan.
+        step: the predicted step of the run.
 
     Raises:
-        UsageError: it is no capture, or one of another job.
+        UsageError: the folder is no capture, or the capture is of another job.
     """
     graph = load_capture(folder).graph
     return factors_of(graph, base_of(graph, tables, cluster, "--set data.batch_size={}"), step)
 
 
 def factors_of(graph: Graph, base: CapturedBase, step: JobStep) -> StepFactors:
-    """The same for a captured graph, and what it says of a step."""
+    """As `step_factors`, from a captured graph and the base that was made from it."""
     exchanged, gradients = (
         sum(each.seconds for each in graph.collectives if (each.name == GRADIENTS) is of_layers)
         for of_layers in (False, True)
@@ -124,7 +124,7 @@ def factors_of(graph: Graph, base: CapturedBase, step: JobStep) -> StepFactors:
 
 
 def _slowest(graph: Graph, lookups: bool) -> float:
-    """Seconds of the kernels of the rank that has most of them: of lookups, or of all others."""
+    """Kernel seconds of the slowest rank: of lookups, or of all other kernels."""
     sums = [0.0] * len(graph.ranks)
     for rank, event in graph.kernels():
         if (event.term in LOOKUPS) is lookups:
@@ -133,7 +133,7 @@ def _slowest(graph: Graph, lookups: bool) -> float:
 
 
 def _checked(graph: Graph, tables: Workload, cluster: Cluster, batch_option: str) -> str:
-    """What could not be checked of a capture, '' where all was; UsageError where it is of another job."""
+    """A note on what could not be checked of a capture, or ''; UsageError if the capture is of another job."""
     if len(graph.ranks) != cluster.world_size:
         raise UsageError(
             f"the capture is of {len(graph.ranks)} ranks, and the job is advised on for {cluster.world_size}; "

@@ -1,7 +1,7 @@
-"""What a capture takes and writes, and `recsmith capture`: it runs a command whose Python processes capture themselves.
+"""Files and settings of a capture, and `recsmith capture`: runs a command whose Python processes capture themselves.
 
 Each Python process of the command finds `injected/sitecustomize.py` first on its path, which waits for PyTorch's
-optimizers; the process that steps one captures itself. A sitecustomize of the environment's own still runs.
+optimizers; a process whose optimizer takes a step captures itself. A sitecustomize of the environment's own still runs.
 """
 
 import os
@@ -16,14 +16,14 @@ from recsmith.files import dump_json
 
 ABOUT_SCHEMA = "recsmith/capture/1"
 MOST_RANKS = 2**16
-LONGEST_S = 1e6  # of a step
+LONGEST_S = 1e6  # seconds of a step
 
 
 @noun
 class CaptureSettings:
-    """Which steps a capture takes: it skips some, times some unwatched, takes one for the graph, and times some."""
+    """Which steps a capture takes: skip some, time some without the profiler, record one as the graph, profile some."""
 
-    steps: int = 5  # trade-off: more of them even out a busy machine, and files grow
+    steps: int = 5  # trade-off: more steps even out a busy machine, and make larger files
     plain: int = 10
     skip: int = 3
 
@@ -36,17 +36,17 @@ class CaptureSettings:
 
     @property
     def needed(self) -> int:
-        """Steps that a job must run: one more for the graph, one after it that is not used, and one that ends them."""
+        """Steps that a job must run: three more are one for the graph, one that is not used, and one that ends them."""
         return self.skip + self.plain + self.steps + 3
 
 
 @noun
 class CaptureAbout:
-    """What a rank wrote of its capture.
+    """Facts about the capture of a rank, as it wrote them.
 
-    plain_step_s: of a step without the profiler; plain_host_s: the host thread's own time of it, which other programs
-    disturb least. event_s, annotation_s, launch_s: what the profiler adds to an operator, to
-    an annotation such as those of optimizers, and to a launch on a GPU. None in older captures.
+    plain_step_s: seconds of a step without the profiler; plain_host_s: the host thread's own time in that step, which
+    other programs disturb least. event_s, annotation_s, launch_s: seconds that the profiler adds to an operator, to an
+    annotation such as those of optimizers, and to a launch on a GPU. None in older captures.
     """
 
     rank: int
@@ -71,28 +71,28 @@ class CaptureAbout:
 
 
 def trace_name(rank: int) -> str:
-    """The file of a rank's times: Kineto's, in Chrome's format."""
+    """Name of the file of a rank's times: Kineto's, in Chrome's format."""
     return f"rank-{rank}.trace.json.gz"
 
 
 def graph_name(rank: int) -> str:
-    """The file of a rank's execution graph."""
+    """Name of the file of a rank's execution graph."""
     return f"rank-{rank}.graph.json"
 
 
 def about_name(rank: int) -> str:
-    """The file of what is known about a rank's capture."""
+    """Name of the file of facts about a rank's capture."""
     return f"rank-{rank}.about.json"
 
 
-WORD = "RECSMITH_CAPTURE"  # environment: the folder and the settings of a capture, as JSON
+WORD = "RECSMITH_CAPTURE"  # environment variable: the folder and the settings of a capture, as JSON
 
 
 def capture_command(folder: Path, command: Sequence[str], settings: CaptureSettings, *, force: bool = False) -> int:
-    """Run a command to its end and capture its steps into a folder; how many ranks wrote theirs.
+    """Run a command to its end and capture its steps into a folder; return how many ranks wrote their capture.
 
     Raises:
-        UsageError: the folder holds something, or the command cannot be started.
+        UsageError: the folder is not empty, or the command cannot be started.
         RecSmithError: the command failed, or ended before all steps were captured.
     """
     _prepare(folder, force)
@@ -115,7 +115,7 @@ def capture_command(folder: Path, command: Sequence[str], settings: CaptureSetti
 
 
 def _prepare(folder: Path, force: bool) -> None:
-    """Make the folder; an earlier capture in it is removed where forced, and nothing else ever is."""
+    """Make the folder; remove an earlier capture in it if `force`, and never anything else."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -5,11 +5,11 @@
         for batch in batches:
             train_step(batch)
 
-A step ends with the `step` of the first optimizer that steps; a loop without optimizers of torch calls `.step()` on
-what `capture` returns. The first captured step is the graph's. Watching tensors is slow, so its times are not used, and
-it alone records the shapes of inputs, since that slows steps down too. Another step passes, and those after it are
-timed. Before them all, some steps run without any profiler, to compare. When the last step is over, the profiler is
-gone and every hook is removed.
+A step ends with each `step()` of the optimizer that is the first to call it; a loop without optimizers of torch calls
+`.step()` on the object that `capture` returns. The first captured step gives the graph. Observing tensors is slow, so
+the times of that step are not used; only that step records the shapes of inputs, since that slows steps down too. One
+step is left out after it, and the steps after that are timed. Before them all, some steps run without any profiler, for
+comparison. After the last step, the profiler and all hooks are removed.
 """
 
 import gzip
@@ -33,11 +33,11 @@ from recsmith._version import __version__
 from recsmith.prediction.captures import ABOUT_SCHEMA, WORD, CaptureSettings, about_name, graph_name, trace_name
 from recsmith.prediction.kernels.times import usual
 
-FEW_FAULTS = 64  # pages that a step maps anew, of a job that keeps the memory it frees
+FEW_FAULTS = 64  # pages that a step maps anew, in a job that keeps the memory it frees
 
 
 class Capture:
-    """A capture under way on this rank; `done` once its files are written."""
+    """A running capture on this rank; `done` is True once its files are written."""
 
     def __init__(self, folder: str | os.PathLike[str], settings: CaptureSettings) -> None:
         self.folder, self.settings, self.done = Path(folder), settings, False
@@ -46,8 +46,8 @@ class Capture:
         self._host_s, self._faults = list[float](), list[int]()
         self._host_begun, self._faults_begun = 0.0, 0
         self._pool: Any = None
-        self._profiler: Any = None  # the one that runs
-        self._graph_trace = b""  # of the graph's step, once it is over
+        self._profiler: Any = None  # the running profiler
+        self._graph_trace = b""  # trace of the graph's step, once that step is over
         self._watcher: Any = None
         self._optimizer: Any = None
         self._handle: Any = None
@@ -72,7 +72,7 @@ class Capture:
             )
 
     def step(self) -> None:
-        """Say that a step is over; the hook of optimizers says so by itself."""
+        """Tell the capture that a step is over; with optimizers of torch, a hook calls this."""
         if self.done:
             return
         settings = self.settings
@@ -86,7 +86,7 @@ class Capture:
         if captured == 0:
             self._start()
         elif captured == 1:
-            self._watcher.stop()  # and freed at the end: threads of collectives may be in it still (PyTorch PR 187141)
+            self._watcher.stop()  # freed at the end: threads of collectives may still use it (PyTorch PR 187141)
             self._profiler.stop()
             self._graph_trace, self._profiler = exported(self._profiler), None
         elif captured == 2:  # a step later: what is open when a profiler stops must end before another one starts,
@@ -101,7 +101,7 @@ class Capture:
         self._faults_begun = mapped_pages()
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
-        """A step of any optimizer of torch; the first one that steps tells when steps end."""
+        """Count a step if it is of the optimizer that took the first step."""
         if self._optimizer is None:
             self._optimizer = optimizer
         if optimizer is self._optimizer:
@@ -111,7 +111,7 @@ class Capture:
         self._plain_s = self._clock.seconds()
         if statistics.median(self._faults) < FEW_FAULTS:
             self._pool = touched_pool()
-        profiler_costs()  # the first operators that a process profiles cost several times more than later ones
+        profiler_costs()  # the first operators that a process profiles take several times longer than later ones
         self._profiler = profiler(shapes=True)
         self._watcher = torch.profiler.ExecutionTraceObserver()
         self._watcher.register_callback(str(self.folder / f".{graph_name(rank())}"))
@@ -124,7 +124,7 @@ class Capture:
             self._watcher = None
 
     def _finish(self) -> None:
-        """Write trace, graph and what is known about them; the last is there only when all are whole."""
+        """Write trace, graph and facts about them; the file of facts appears only when the other two are complete."""
         self._unhook()
         self._profiler.stop()
         self._drop_watcher()
@@ -155,16 +155,17 @@ class Capture:
 
 
 def capture(folder: str | os.PathLike[str], *, steps: int = 5, plain: int = 10, skip: int = 3) -> Capture:
-    """Capture some steps of the job that runs within, on this rank, into a folder that all ranks share.
+    """Capture some steps of the job that runs inside the context, on this rank, into a folder that all ranks share.
 
-    steps: that are timed, after one for the graph. plain: steps before them that run without a profiler. skip: steps
-    before those, in which libraries warm up. `recsmith predict FOLDER` reads what is written.
+    steps: number of timed steps, after one for the graph. plain: number of steps before them that run without a
+    profiler. skip: number of steps before those, in which libraries warm up. `recsmith predict FOLDER` reads the
+    folder.
     """
     return Capture(folder, CaptureSettings(steps=steps, plain=plain, skip=skip))
 
 
 def arm(optimizer: Any) -> None:
-    """Begin the capture that the environment asks for; an optimizer has just stepped for the first time."""
+    """Begin the capture that the environment asks for; an optimizer has just taken its first step."""
     options = json.loads(os.environ.pop(WORD))
     begun = Capture(options.pop("folder"), CaptureSettings(**options))
     begun.__enter__()
@@ -172,36 +173,36 @@ def arm(optimizer: Any) -> None:
 
 
 def rank() -> int:
-    """This process's rank, as the process group or the launcher says."""
+    """This process's rank, from the process group or else from the launcher."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank()
     return int(os.environ.get("RANK", "0"))
 
 
 def captured(folder: str | None, **settings: int) -> Any:
-    """A capture into a folder, or nothing where there is none, as a context."""
+    """A capture into a folder, or an empty context if there is no folder."""
     from contextlib import nullcontext
 
     make: Callable[..., Any] = capture
     return nullcontext() if folder is None else make(folder, **settings)
 
 
-POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the profiler takes some
-PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
+POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the profiler takes some of it
+PROBES = 200  # small steps that are run with and without the profiler to measure its cost per operator
 
 
 class StepTimer:
-    """Times the steps of a loop, on a GPU by events of its stream: its host may be many steps ahead of the device."""
+    """Times the steps of a loop; on a GPU by events of its stream, whose host may be many steps ahead of it."""
 
     def __init__(self) -> None:
         self._ends = list[Any]()
 
     def tick(self) -> None:
-        """Say that a step is over, or that the first one begins."""
+        """Mark the end of a step, or the begin of the first one."""
         self._ends.append(recorded_event() if on_gpu() else time.perf_counter())
 
     def seconds(self) -> list[float]:
-        """Seconds between the ticks so far; a GPU ends its work for that."""
+        """Seconds between the ticks so far; a GPU first finishes its work."""
         if not on_gpu():
             return [later - earlier for earlier, later in pairwise(self._ends)]
         torch.cuda.synchronize()
@@ -214,14 +215,14 @@ def on_gpu() -> bool:
 
 
 def recorded_event() -> Any:
-    """An event of the GPU's stream as it is now."""
+    """A timing event that is recorded on the GPU's stream now."""
     event: Any = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
 
 
 def profiler(*, shapes: bool) -> Any:
-    """A profiler that records every step, with the kernels of a GPU. shapes: also those of inputs."""
+    """A profiler that records every step, with the kernels of a GPU. shapes: whether it records shapes of inputs."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -230,7 +231,7 @@ def profiler(*, shapes: bool) -> Any:
 
 
 def exported(profiler: Any) -> bytes:
-    """The trace of a profiler that has stopped, gzipped; before another starts, or times of kernels are lost."""
+    """The gzipped trace of a stopped profiler; call it before another one starts, or times of kernels are lost."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / trace_name(0)
         profiler.export_chrome_trace(str(path))
@@ -238,16 +239,17 @@ def exported(profiler: Any) -> bytes:
 
 
 def write_trace(path: Path, parts: Sequence[bytes]) -> None:
-    """Write one trace, gzipped, of what several profilers exported one after the other."""
+    """Write one gzipped trace of the traces that several profilers exported one after the other."""
     traces: list[dict[str, Any]] = [json.loads(gzip.decompress(part)) for part in parts]
     events = [event for trace in traces for event in trace["traceEvents"]]
     path.write_bytes(gzip.compress(json.dumps(traces[0] | {"traceEvents": events}).encode()))
 
 
 def profiler_costs() -> tuple[float, float, float]:
-    """Seconds that the profiler adds to an operator, an annotation and a launch on a GPU: small ones with and without.
+    """Seconds that the profiler adds to an operator, an annotation and a launch on a GPU.
 
-    Medians of this thread's own time, which other processes disturb least. Optimizers annotate their steps.
+    Small ones are run with and without the profiler. Seconds are medians of this thread's own time, which other
+    processes disturb least. Optimizers annotate their steps.
     """
     left, right, bias = (torch.zeros(4, 4, requires_grad=True) for _ in range(3))
     there = torch.zeros(4, device="cuda" if on_gpu() else "cpu")
@@ -273,25 +275,25 @@ def profiler_costs() -> tuple[float, float, float]:
 
 
 def touched_pool() -> Any:
-    """Memory of the heap that is mapped and free, for as long as what is returned is kept.
+    """Map and free memory of the heap; it stays mapped as long as the returned tensor is kept.
 
-    The profiler's records cut up the blocks that tensors are freed to. Tensors would then get fresh memory, whose first
-    touch takes longer than most kernels; with the pool they get some that was touched before.
+    The profiler's records split the free blocks into which tensors are put. Tensors would then get fresh memory, whose
+    first touch takes longer than most kernels; with the pool they get memory that was touched before.
     """
     blocks = [torch.zeros(POOL_BLOCK, dtype=torch.uint8) for _ in range(POOL_BYTES // POOL_BLOCK)]
-    last = torch.zeros(POOL_BLOCK, dtype=torch.uint8)  # above the others: freed memory below it stays the process's
+    last = torch.zeros(POOL_BLOCK, dtype=torch.uint8)  # above the others: the process keeps freed memory below it
     del blocks
     return last
 
 
 def mapped_pages() -> int:
     """Pages that this thread has mapped so far."""
-    who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # threads are counted on Linux alone
+    who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # counted by thread on Linux alone
     return resource.getrusage(who).ru_minflt
 
 
 def _usual(call: Callable[[], object]) -> float:
-    """Seconds of a call: the median."""
+    """Median seconds of a call."""
     spent: list[float] = []
     for _ in range(PROBES):
         begun = time.thread_time()

@@ -1,7 +1,7 @@
-"""What deduplicated features save and cost of a step, before anything is trained (docs/datasets.md).
+"""Seconds of a step that deduplicated features save and add, before anything is trained (docs/datasets.md).
 
-Lookups are of fewer ids, by the learned kernels of a core. In their place the rows that repeat are found, vectors are
-given to all samples, and each collection of tables meets once more.
+Lookups are of fewer ids, by the learned kernels of a core. In return, repeated rows must be found, vectors must be
+distributed to all samples, and each collection of tables needs one more exchange of ranks.
 
 B samples of all ranks
 """
@@ -16,11 +16,11 @@ from recsmith.prediction.kernels import LOOKUPS, within_step
 from recsmith.prediction.speeds import core
 from recsmith.units import format_time
 
-DISTINCT_ID_S = 2.9e-8  # of an id that is read: to find the rows that repeat (benchmarks/dedup_reading.py)
-KEPT_ID_S = 2.7e-8  # of an id that is read: to keep and copy it, where its row does not repeat one before (the same)
-COLLECTION_S = 1e-3  # of one more collection: its lookup, and its part of what ranks tell each other
-GIVEN_S = 3.3e-9  # of a pooled number that is given to a sample, forward and backward (the same)
-GIVEN_FEATURE_S = 5.5e-5  # of a feature whose vectors are given to samples: its operators (the same)
+DISTINCT_ID_S = 2.9e-8  # seconds of an id that is read: finding repeated rows (benchmarks/dedup_reading.py)
+KEPT_ID_S = 2.7e-8  # seconds of an id that is read: keeping and copying it, if its row does not repeat (the same)
+COLLECTION_S = 1e-3  # seconds of one more collection: its lookup, and its part of the ranks' exchange of sizes
+GIVEN_S = 3.3e-9  # seconds of a pooled number that is given to a sample, forward and backward (the same)
+GIVEN_FEATURE_S = 5.5e-5  # seconds of a feature whose vectors are given to samples: its operators (the same)
 
 
 @noun
@@ -31,7 +31,7 @@ class DedupPrice:
     added_s: float
 
     def __str__(self) -> str:
-        """In words."""
+        """The saved and added seconds in words."""
         return (
             f"lookups and sending take {format_time(self.saved_s)} less of a step, and finding rows and giving them to "
             f"all samples {format_time(self.added_s)}"
@@ -39,21 +39,21 @@ class DedupPrice:
 
 
 def finding_s(before: float, after: float) -> float:
-    """Seconds more of reading, to find which rows repeat. before, after: ids that are read, and of distinct rows."""
+    """Extra seconds of reading, to find repeated rows. before, after: ids that are read, and ids of distinct rows."""
     return before * DISTINCT_ID_S - (before - after) * KEPT_ID_S
 
 
 def giving_s(samples: float, features: int, columns: int) -> float:
-    """Seconds in which pooled vectors of some features, of so many columns in all, are given to samples, both ways."""
+    """Seconds to give pooled vectors of features, of this many columns in all, to samples, forward and backward."""
     return features * GIVEN_FEATURE_S + samples * columns * GIVEN_S
 
 
 def dedup_price(
     groups: Sequence[DedupGroup], widths: Mapping[str, int], samples: int, collections: int, readers: int = 1
 ) -> DedupPrice:
-    """Of some groups of features, counted in a batch of so many samples, for a rank. widths: columns of each feature.
+    """Saved and added seconds of groups of features, counted in a batch of `samples`, for a rank.
 
-    readers: ranks of whose samples each rank reads all.
+    widths: columns of each feature. readers: number of ranks whose samples each rank reads.
     """
     before, after = sum(each.ids_before for each in groups), sum(each.ids_after for each in groups)
     features = sum(len(each.features) for each in groups)
@@ -65,7 +65,7 @@ def dedup_price(
 
 
 def _lookups_s(group: DedupGroup, widths: Mapping[str, int], samples: int, *, whole: bool) -> float:
-    """Seconds of the lookups of a group and of their updates, of all samples or of its distinct rows."""
+    """Seconds of the lookups and updates of a group, for all samples or only for its distinct rows."""
     tables, columns = len(group.features), sum(widths[name] for name in group.features)
     ids, rows = (group.ids_before, samples) if whole else (group.ids_after, samples / group.factor)
     shape = (float(tables), float(ids), float(rows * tables), float(columns), float(ids * columns), 0.0)

@@ -1,11 +1,11 @@
-"""What dense layers could do for a rank's memory: divide their state over ranks, or keep fewer activations.
+"""Options to reduce the memory of dense layers on a rank: divide their state over ranks, or keep fewer activations.
 
-Each choice is priced on the memory schedule of the plan, and none is switched on: they are for the owner of the layers.
-States, gradients and weights that ranks divide are ZeRO's three stages (Rajbhandari et al., SC 2020, sections 5 and 7:
-stages 1 and 2 exchange as much as before, stage 3 half as much again). Activations that are copied to the host or
-computed again are scheduled as mu-TWO does it (recsmith.prediction.activations).
+Each option is priced on the memory schedule of the plan, and none is switched on: they are for the owner of the layers.
+States, gradients and weights that are divided over ranks are ZeRO's three stages (Rajbhandari et al., SC 2020, sections
+5 and 7: stages 1 and 2 exchange as much as before, stage 3 half as much again). Activations that are copied to the host
+or computed again are scheduled as in mu-TWO (recsmith.prediction.activations).
 
-Legend: L layers, in the order of forward.
+Legend: L layers, in the order of the forward pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,17 +20,17 @@ from recsmith.prediction.activations.scheduler import ArraySchedule, scheduled
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.units import counted, format_size, format_time
 
-BACKWARD = 2  # products of a layer's backward for each of its forward
+BACKWARD = 2  # times as many products in a layer's backward pass as in its forward pass
 NO_MORE = "no more bytes between ranks"
-SHARES = (0.75, 0.5, 0.25)  # of all activations that may be in memory at once
+SHARES = (0.75, 0.5, 0.25)  # shares of all activations that may be in memory at once
 
 
 @noun
 class DenseLayers:
-    """What dense layers of a rank hold beside what `DenseBytes` tells, and how long they take.
+    """Bytes of dense layers of a rank that `DenseBytes` does not hold, and the seconds of the layers.
 
-    weights, gradients, state: bytes; state is of the optimizer, 0 where ranks divide it already. outputs: bytes (L,)
-    that a layer keeps of the batch. forward_s: seconds (L,) of each layer's forward.
+    weights, gradients, state: bytes; state is that of the optimizer, 0 if ranks divide it already. outputs: bytes (L,)
+    of the batch that a layer keeps. forward_s: seconds (L,) of each layer's forward pass.
     """
 
     weights: int
@@ -42,7 +42,7 @@ class DenseLayers:
 
 @noun
 class DenseChoice:
-    """Something that dense layers could do. dense: what they hold then. costs: what it takes, in words."""
+    """An option for dense layers. dense: the bytes that they hold then. costs: its disadvantages, in words."""
 
     name: str
     dense: DenseBytes
@@ -50,14 +50,14 @@ class DenseChoice:
 
 
 def dense_choices(memory: StepMemory, layers: DenseLayers) -> tuple[tuple[DenseChoice, StepMemory], ...]:
-    """Each choice, with the memory of the step under it."""
+    """Each option, with the memory of the step under it."""
     ranks = memory.plan.cluster.job_world_size
     found = [*(_divided(memory, layers) if ranks > 1 else ()), *_fewer_activations(memory, layers)]
     return tuple((each, with_dense(memory, each.dense)) for each in found)
 
 
 def _divided(memory: StepMemory, layers: DenseLayers) -> Iterator[DenseChoice]:
-    """ZeRO's stages: each divides what the one before does, and more."""
+    """ZeRO's stages: each divides what the stage before divides, and more."""
     dense, cluster = memory.dense, whole_job(memory.plan.cluster)
     ranks = cluster.world_size
 
@@ -79,7 +79,7 @@ def _divided(memory: StepMemory, layers: DenseLayers) -> Iterator[DenseChoice]:
 
 
 def _fewer_activations(memory: StepMemory, layers: DenseLayers) -> Iterator[DenseChoice]:
-    """Fewer activations in memory: those given up whose loss costs least time, until so much is left."""
+    """Schedules with at most a share of all activations in memory, until none is found."""
     if len(layers.outputs) < 2:
         return
     graph = layers_graph(layers)
@@ -108,7 +108,7 @@ def _words(made: ArraySchedule, graph: TrainingGraph) -> str:
 
 
 def layers_graph(layers: DenseLayers) -> TrainingGraph:
-    """Layers one after the other, forward and backward: what each backward reads is its layer's input and output."""
+    """Layers one after the other, forward and backward; each backward reads its layer's input and output."""
     count = len(layers.outputs)
     made = [
         GraphOperation((i - 1,) if i else (), i, size, seconds, forward=True)

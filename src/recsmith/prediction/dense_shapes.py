@@ -1,4 +1,4 @@
-"""Shapes of dense layers, and how many numbers they hold; what the training loop needs of prediction."""
+"""Shapes of dense layers, and their number of elements; the part of prediction that the training loop needs."""
 
 from collections.abc import Sequence
 from math import prod
@@ -8,5 +8,5 @@ NUMBER_BYTES = 4
 
 
 def numbers_of(shapes: Shapes) -> int:
-    """Numbers of parameters of these shapes."""
+    """Number of elements of parameters of these shapes."""
     return sum(map(prod, shapes))

@@ -1,8 +1,9 @@
-"""What a step of a GPU job launches: calls of CUDA's runtime, the kernels they start on streams, and waits for them.
+"""The launches of a step of a GPU job: calls of CUDA's runtime, the kernels they start on streams, and waits for them.
 
-Kineto writes each call of the runtime (category cuda_runtime or cuda_driver) and what runs on the device (kernel,
+Kineto writes each call of the runtime (category cuda_runtime or cuda_driver) and each run on the device (kernel,
 gpu_memcpy, gpu_memset) with the same number `correlation`. Kernels of NCCL are the runs of collectives. A call that
-synchronises waits for the stream on which most kernels run, or, of the whole device, for all streams.
+synchronises waits for the stream on which most kernels run; a call that synchronises the whole device waits for all
+streams.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from recsmith.prediction.operators import kernel_of, kind_of
 
 RUNS = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
-NCCL = "nccl"  # begins the names of its kernels
+NCCL = "nccl"  # prefix of the names of NCCL's kernels
 ONE_STREAM = ("cudaStreamSynchronize", "cudaEventSynchronize", "cuStreamSynchronize", "cuEventSynchronize")
 ALL_STREAMS = ("cudaDeviceSynchronize", "cuCtxSynchronize")
 NO_SHAPE = (0.0, 0.0, 1.0, 0.0, 0.0)
@@ -27,7 +28,7 @@ ON_GPU = {"aten::mean": "reduction", "aten::_foreach_add_": "elementwise", "aten
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """What ran on a device: a kernel, a copy, or a kernel of NCCL."""
+    """A run on a device: a kernel, a copy, or a kernel of NCCL."""
 
     name: str
     seconds: float
@@ -36,7 +37,7 @@ class DeviceRun:
 
     @property
     def of_nccl(self) -> bool:
-        """Whether it is a collective."""
+        """Whether the run is a collective."""
         return self.name.startswith(NCCL)
 
 
@@ -60,7 +61,7 @@ def has_device(trace: Trace) -> bool:
 
 
 def device_of(trace: Trace) -> TracedDevice:
-    """What the device of a trace did; CorruptFile where an event lacks its correlation, its thread or its stream."""
+    """The device's part of a trace; CorruptFile if an event lacks its correlation, its thread or its stream."""
     runs: dict[int, DeviceRun] = {}
     calls: dict[float, tuple[str, int]] = {}
     spans: list[TraceSpan] = []
@@ -97,9 +98,9 @@ def calls_within(device: TracedDevice, step: TraceSpan) -> list[TraceSpan]:
 def device_marks(
     nodes: list[OperatorNode], device: TracedDevice, waits: dict[int, int]
 ) -> tuple[list[Mark], list[DeviceRun | None]]:
-    """The marks of a step in order, and for each collective that it starts its run on the device, if there is one.
+    """The marks of a step in order, and for each collective of the step its run on the device, if there is one.
 
-    waits: {place of an operator: collective}, as of a step on CPU; here the main stream waits, and not the host.
+    waits: {place of an operator: collective}, as of a step on CPU; here the main stream waits instead of the host.
     """
     marks, issued, skip_to = list[Mark](), list[DeviceRun | None](), -1.0
     works = _works(nodes, device)
@@ -129,7 +130,7 @@ def device_marks(
 
 
 def _works(nodes: Sequence[OperatorNode], device: TracedDevice) -> dict[int, KernelShape]:
-    """What each launch of a step works on, by its place; an operator's launches share its work by their seconds."""
+    """The shape of each launch of a step, by its place; launches of an operator share its work by their seconds."""
     found: dict[int, tuple[int, DeviceRun]] = {}
     sums, launches = dict[int, float](), Counter[int]()
     for place, node in enumerate(nodes):
@@ -151,7 +152,7 @@ def _works(nodes: Sequence[OperatorNode], device: TracedDevice) -> dict[int, Ker
 
 
 def _known(nodes: Sequence[OperatorNode], outer: int, run: DeviceRun) -> int:
-    """The innermost operator around a launch whose kind is known, of a copy only where it copies; -1 without one."""
+    """The innermost operator of known kind around a launch, or -1; a copy counts only for operators that copy."""
     while outer >= 0 and _kind(nodes[outer].span.name) is None:
         outer = nodes[outer].outer
     return -1 if outer >= 0 and run.copies and _kind(nodes[outer].span.name) != "copy" else outer
@@ -169,7 +170,7 @@ def _kind(name: str) -> str | None:
 
 
 def function_of(name: str) -> str:
-    """The function of a kernel, without its types and arguments, which may take a thousand letters."""
+    """The function name of a kernel, without its types and arguments, which may take a thousand letters."""
     kept, depth = list[str](), 0
     for letter in name.replace("(anonymous namespace)::", ""):
         depth += letter == "<"

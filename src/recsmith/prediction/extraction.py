@@ -1,4 +1,4 @@
-"""Makes an execution graph of captured traces: one rank's steps become a tape, and ranks are joined at collectives."""
+"""Makes an execution graph of captured traces: each rank's steps become a tape, and collectives join the ranks."""
 
 import math
 from collections import Counter
@@ -24,9 +24,9 @@ NAMES = {"alltoall_base_": "all_to_all", "alltoall_": "all_to_all", "allreduce_"
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """What a rank did in the steps that count: the same events in each, and its collectives with their seconds.
+    """The usable steps of a rank: the same events in each, and its collectives with their seconds.
 
-    varies: each step had the same operators in other numbers, so that one stands for all.
+    varies: the numbers of the operators differed from step to step, so one step stands for all.
     """
 
     rank: int
@@ -41,11 +41,11 @@ class RankSteps:
 
 
 def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
-    """The steps of a rank's trace that have the same operators, cut into events; the first step is the graph's.
+    """The steps of a rank's trace that have the same operators, cut into events; the graph is of the first step.
 
     Raises:
-        UsageError: the steps differ so much that no two agree.
-        CorruptFile: trace and graph are of different steps.
+        UsageError: no other step has the operators of the first.
+        CorruptFile: the trace holds too few whole steps or lost events, or trace and graph are of different steps.
     """
     device = device_of(trace) if has_device(trace) else None
     cut = [(step, _operators(trace, step, device)) for step in trace.steps]
@@ -56,7 +56,7 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
     reference = cut[0][1]
     same = [(step, _with_inputs(spans, reference)) for step, spans in cut[1:] if _names(spans) == _names(reference)]
     varies = not same and any(set(_names(spans)) == set(_names(reference)) for _, spans in cut[1:])
-    if varies:  # as lengths of histories do; the watched step stands for all, as long as they are
+    if varies:  # lengths of histories differ: the profiled step stands for all, scaled to their length
         same = cut[:1]
     if not same:
         raise UsageError(
@@ -93,15 +93,15 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
 
 
 def _as_long(pieces: list[Piece], step: TraceSpan, about: CaptureAbout) -> list[Piece]:
-    """The pieces of the watched step, which is slow, with seconds of the host as short as a step without a profiler."""
+    """The pieces of the profiled step, with host seconds scaled to a step without the profiler."""
     share = min(1.0, about.plain_step_s / (step.end - step.begin))
     return [piece._replace(seconds=piece.seconds * share) for piece in pieces]
 
 
 def _operators(trace: Trace, step: TraceSpan, device: TracedDevice | None) -> list[TraceSpan]:
-    """Operators of a step, of its own thread, and of a GPU job also of those that autograd runs on.
+    """Operators of a step on its own thread; in a GPU job, also those on the threads of autograd.
 
-    On a GPU backward runs on a thread of its own, while the step's thread waits for it.
+    On a GPU, the backward pass runs on a thread of its own, while the step's thread waits for it.
     """
     within = [span for span in trace.operators if step.begin <= span.begin and span.end <= step.end]
     threads = {step.thread}
@@ -111,21 +111,21 @@ def _operators(trace: Trace, step: TraceSpan, device: TracedDevice | None) -> li
 
 
 def _with_calls(step: TraceSpan, operators: Sequence[TraceSpan], device: TracedDevice) -> list[TraceSpan]:
-    """Operators of a step of a GPU job, and calls of the runtime on their threads."""
+    """Operators of a step of a GPU job, and the runtime's calls on their threads."""
     threads = {step.thread, *(span.thread for span in operators)}
     calls = [span for span in calls_within(device, step) if span.thread in threads]
     return sorted((*operators, *calls), key=lambda span: (span.begin, -span.end))
 
 
 def _nccl_s(trace: Trace, about: CaptureAbout, run: DeviceRun | None) -> float:
-    """Seconds of a collective; NCCL has nothing to do where a single rank keeps what it has."""
+    """Seconds of a collective; 0 on a single rank, for which NCCL runs no kernel."""
     if run is None and about.ranks > 1:
         raise CorruptFile(f"'{trace.source}' has a collective without a kernel of NCCL; capture whole steps")
     return run.seconds if run else 0.0
 
 
 def _check_alike(trace: Trace, steps: Sequence[Sequence[Piece]]) -> None:
-    """CorruptFile where steps of the same operators are cut into different events: then the profiler lost some."""
+    """Raise CorruptFile if steps with the same operators are cut into different events: the profiler lost some."""
     kinds = [[(piece.kind, piece.collective) for piece in step] for step in steps]
     odd = next((number for number, each in enumerate(kinds) if each != kinds[0]), None)
     if odd is not None:
@@ -141,7 +141,7 @@ def _names(spans: Sequence[TraceSpan]) -> list[str]:
 
 
 def _with_inputs(spans: Sequence[TraceSpan], reference: Sequence[TraceSpan]) -> list[TraceSpan]:
-    """Operators of a timed step with inputs and numbers of the graph's step; profilers are faster without them."""
+    """Operators of a timed step, with the inputs of the graph's step: profilers are faster without recording them."""
     return [
         span._replace(record=one.record, dims=one.dims, strides=one.strides, types=one.types, values=one.values)
         for span, one in zip(spans, reference, strict=True)
@@ -186,7 +186,7 @@ def _collective_name(span: TraceSpan) -> str:
 
 
 def _bytes(span: TraceSpan) -> float:
-    """The larger one of what a rank gives and gets, in bytes."""
+    """The larger of what a rank sends and what it receives, in bytes."""
     sizes = [0.0]
     for dims, type_ in zip(span.dims, span.types, strict=False):
         lists = dims if dims and isinstance(dims[0], list) else [dims] if dims else []
@@ -195,7 +195,7 @@ def _bytes(span: TraceSpan) -> float:
 
 
 def joined(ranks: Sequence[RankSteps], abouts: Sequence[CaptureAbout]) -> Graph:
-    """The graph of all ranks: lower quartiles over steps; a collective takes what the rank that came last saw of it.
+    """The graph of all ranks: lower quartiles over steps; a collective takes the seconds that its last rank saw.
 
     Raises:
         UsageError: ranks start different collectives.
@@ -223,7 +223,7 @@ def joined(ranks: Sequence[RankSteps], abouts: Sequence[CaptureAbout]) -> Graph:
 
 
 def _shortest(ranks: Sequence[RankSteps], collective: int) -> float:
-    """What the last rank to come saw; ranks that came before saw their wait as well."""
+    """Seconds that the last rank to arrive saw; ranks that arrived before saw their wait as well."""
     seen = zip(*(rank.seconds[collective] for rank in ranks), strict=False)
     return usual([min(step) for step in seen])
 

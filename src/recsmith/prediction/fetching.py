@@ -1,8 +1,8 @@
-"""Rows of tables on disk in the graph of a step: fetched before the lookup, or for the next step beside this one.
+"""Adds reads of tables on disk to the graph of a step: before the lookup, or beside the step before.
 
-TorchRec's prefetch pipeline asks for the rows of the next batch when the forward pass of this one is done, and they
-must be there at its lookup. So backward, update and all that stands before the next lookup run beside the fetch, and a
-step takes `forward + max(rest, fetch)`. Elsewhere a lookup waits for all of its rows.
+TorchRec's prefetch pipeline asks for the rows of the next batch when the forward pass of this one is done, and needs
+them at the next lookup. So backward, update and everything before the next lookup run at the same time as the fetch,
+and a step takes `forward + max(rest, fetch)`. With other pipelines, a lookup waits for all of its rows.
 """
 
 import re
@@ -18,14 +18,14 @@ from recsmith.units import format_time
 from recsmith.workloads.workload import AHEAD
 
 TERM = "rows from disk"
-_BACKWARD = re.compile(r"Backward\d*$")  # how autograd names what belongs to an operator
+_BACKWARD = re.compile(r"Backward\d*$")  # suffix of the names that autograd gives to operators of the backward pass
 
 
 def with_fetches(graph: Graph, plan: Plan | None, batch: int | None = None) -> tuple[Graph, tuple[str, ...]]:
-    """The graph of a step with what its disks do, and a note on it; as it was where the plan has no table on disk.
+    """The graph of a step with its reads from disk, and a note on them; unchanged if the plan has no table on disk.
 
-    plan: whose tables the graph looks up; its workload says under which pipeline. batch: samples a rank, instead of the
-    plan's.
+    plan: the plan of the tables that are looked up; its workload names the pipeline. batch: samples per rank, instead
+    of the plan's.
 
     Raises:
         UsageError: the plan's cluster does not say how fast its disk is.
@@ -44,7 +44,7 @@ def with_fetches(graph: Graph, plan: Plan | None, batch: int | None = None) -> t
 
 
 def _fetching(graph: Graph, seconds: tuple[float, ...], *, ahead: bool) -> Graph:
-    """The graph whose ranks fetch for so long. ahead: the rows of the next step, beside this one."""
+    """The graph whose ranks fetch for these seconds. ahead: whether rows are fetched during the step before."""
     times = walk(graph)
     tapes: list[Tape] = []
     for tape, own, fetch in zip(graph.ranks, times.ranks, seconds, strict=True):
@@ -52,7 +52,7 @@ def _fetching(graph: Graph, seconds: tuple[float, ...], *, ahead: bool) -> Graph
         if lookup is None or not fetch:
             tapes.append(tape)
         elif ahead:
-            left = max(0.0, fetch - own.begin[lookup])  # what is before the next lookup runs beside it, too
+            left = max(0.0, fetch - own.begin[lookup])  # work before the next lookup overlaps with the fetch, too
             asked = Event(Kind.LAUNCH, 0.0, TERM, TERM, left, DISK)
             waited = Event(Kind.SYNC, 0.0, TERM, TERM, 0.0, DISK)
             back = _backward(tape, lookup)
@@ -63,7 +63,7 @@ def _fetching(graph: Graph, seconds: tuple[float, ...], *, ahead: bool) -> Graph
 
 
 def _backward(tape: Tape, lookup: int) -> int:
-    """Where the backward pass begins: at the first operator of autograd after the lookup."""
+    """The index at which the backward pass begins: the first operator of autograd after the lookup."""
     for place in range(lookup, len(tape)):
         event = tape[place]
         if event.kind == Kind.HOST and event.term == "T1" and _BACKWARD.search(event.label.rpartition(THEN)[2]):

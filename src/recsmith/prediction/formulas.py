@@ -1,8 +1,9 @@
-"""The step of a described model on a cluster that nobody measured: tables by the plan's cost model, layers by formulas.
+"""The step of a described model on a cluster that was not measured: tables by cost model, layers by formulas.
 
-Layers take operations over what matrix units reach, and bytes over what device memory reaches. What they reach is of
-published profiles of HSTU: one of an H100, and traced steps of MLPerf's reference on B200 and MI350X. Whole steps that
-others published, and that nothing was fitted to, judge the sum (docs/sequences.md, benchmarks/hstu_formulas.py).
+The seconds of layers are operations over the reached speed of matrix units, and bytes over the reached bandwidth of
+device memory. The shares of the peaks that are reached come from published profiles of HSTU: one of an H100, and traced
+steps of MLPerf's reference on B200 and MI350X. The sum is checked against whole steps that others published and to
+which nothing was fitted (docs/sequences.md, benchmarks/hstu_formulas.py).
 
 B samples of a rank, W ranks
 """
@@ -24,38 +25,40 @@ from recsmith.prediction.job_step import gradients_s
 from recsmith.prediction.models import HISTORIES, Model, layer_shapes
 from recsmith.prediction.speeds import layers_s
 
-# Products and sums a second of matrix units in bf16 without sparsity: pytorch/torchtitan, get_peak_flops (with pull
-# request 4779 for mi350x and mi355x); SemiAnalysis and NVIDIA/Megatron-LM issue 1276 (989 of an H100 SXM);
+# Operations (products and sums) per second of matrix units in bf16 without sparsity: pytorch/torchtitan, get_peak_flops
+# (with pull request 4779 for mi350x and mi355x); SemiAnalysis and NVIDIA/Megatron-LM issue 1276 (989 of an H100 SXM);
 # PrimeIntellect-ai/prime-rl pull requests 1722 (mi300x, mi325x) and 3168 (b300, gb200, gb300).
 MATRIX_FLOPS = {
     "a100-40": 3.12e14, "a100-80": 3.12e14, "h100": 9.89e14, "h200": 9.89e14, "b200": 2.25e15,
     "b300": 2.25e15, "gb200": 2.5e15, "gb300": 2.5e15,
     "mi300x": 1.307e15, "mi325x": 1.307e15, "mi350x": 2.3e15, "mi355x": 2.5e15,
 }  # fmt: skip
-# Shares of these that kernels of HSTU reached on an H100 (meta-recsys/generative-recommenders issue 530: five layers,
-# 99 thousand positions, 9.30 ms forward: 39.8 % products, 39.1 % attention, the rest other kernels). Products of a
-# traced step of MLPerf's reference took 138.4 ms on MI350X and 77.1 ms on B200, whose peaks are nearly the same
+# Shares of these peaks that kernels of HSTU reached on an H100 (meta-recsys/generative-recommenders issue 530: five
+# layers, 99 thousand positions, 9.30 ms forward: 39.8 % products, 39.1 % attention, the rest other kernels). Products
+# of a traced step of MLPerf's reference took 138.4 ms on MI350X and 77.1 ms on B200, whose peaks are nearly the same
 # (chriscai-amd/training, branch jiawei/dlrmv4_opt at ad52cb1, recommendation/docs/perf_opt.md).
 PRODUCTS, ATTENTION, MEMORY = 0.50, 0.24, 0.8
 AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
 PRODUCTS_ON_AMD = 0.28
 BF16_BYTES, FP32_BYTES = 2, 4
-CAUSAL = 0.5  # of the pairs of positions, which kernels of attention multiply
-PRODUCTS_BACK, MOVED_BACK = 2.0, 2.0  # times forward
-ATTENTION_BACK = 4.5  # times forward: 4.4 in the traced step on MI350X, 4.68 on B200
-# Fitted to the step on B200, 558 ms: what is done with a column of a position outside of layers, counted as reads and
-# writes of fp32 each way for each sequence: casts, copies, dropout, encoders, codecs, and 14 % of that step in which
+CAUSAL = 0.5  # share of the pairs of positions that kernels of attention multiply
+PRODUCTS_BACK, MOVED_BACK = 2.0, 2.0  # times the forward pass
+ATTENTION_BACK = 4.5  # times the forward pass: 4.4 in the traced step on MI350X, 4.68 on B200
+# Fitted to the step on B200, 558 ms: work on a column of a position outside of layers, counted as reads and writes of
+# fp32 in each direction for each sequence: casts, copies, dropout, encoders, codecs, and 14 % of that step in which
 # devices waited for their host or copied its batch.
 AROUND_PASSES = 42
-# Of a block, fitted to 52 ms a step of 32 samples on 8 MI350X with five (mlcommons/training, recommendation_v4/docs/
-# training_recipe.md at 671e7e6): kernels of small batches are done before their host has launched the next.
+# Seconds of a block, fitted to 52 ms a step of 32 samples on 8 MI350X with five blocks (mlcommons/training,
+# recommendation_v4/docs/training_recipe.md at 671e7e6): kernels of small batches end before their host has launched the
+# next.
 LAUNCHES_S = 10.4e-3
-OPTIMIZER_PASSES = 7  # over numbers of fp32: Adam reads weight, gradient and two moments, and writes three
+OPTIMIZER_PASSES = 7  # over fp32 numbers: Adam reads weight, gradient and two moments, and writes three
 ERROR = (
     "of formulas: tables as cost model {model} prices them, layers by operations and bytes of {device} at the shares "
     "of its peaks that published profiles reached; {checked}"
 )
-# Of whole steps that others published and that nothing was fitted to (benchmarks/hstu_formulas.py), and their devices.
+# From whole steps that others published and to which nothing was fitted (benchmarks/hstu_formulas.py), and their
+# devices.
 OF_HISTORIES = (
     "for 11 published steps of MLPerf's HSTU they predict 0.56 to 1.32 times the published time, for 9 of them 0.75 to "
     "1.01 times", ("mi350x", "gb300"),
@@ -71,7 +74,7 @@ ON_CPU = (
 
 
 class LayerPart(NamedTuple):
-    """A kind of kernels of dense layers: seconds forward and backward."""
+    """A kind of kernels of dense layers: its seconds in the forward and backward pass."""
 
     term: str
     forward_s: float
@@ -79,7 +82,7 @@ class LayerPart(NamedTuple):
 
 
 def matrix_flops(model: Model, device: Device) -> float:
-    """Products and sums a second of a device's matrix units; UsageError where nobody has said them."""
+    """Operations per second of a device's matrix units; UsageError if neither model nor table has the figure."""
     found = model.matrix_flops or MATRIX_FLOPS.get(device.name)
     if found is None:
         raise UsageError(
@@ -90,13 +93,13 @@ def matrix_flops(model: Model, device: Device) -> float:
 
 
 def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str | None = None) -> tuple[Graph, str]:
-    """The graph of a step on every rank of a plan, of any sharding types, and how it was made.
+    """The graph of a step on every rank of a plan, of any sharding types, and a sentence on how it was made.
 
-    batch: samples a rank, instead of the plan's. cost_model: that prices the tables, instead of the plan's.
+    batch: samples per rank, instead of the plan's. cost_model: cost model of the tables, instead of the plan's.
 
     Raises:
-        UsageError: nobody has said how fast the device multiplies, the model has no layers that formulas know, or it
-            reads tables otherwise than the plan has them.
+        UsageError: the speed of the device's matrix units is not known, or the model reads tables otherwise than the
+            plan has them.
     """
     _check_tables(model, plan)
     workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
@@ -156,9 +159,9 @@ def _error(model: Model, cost_model: str, device: str) -> str:
 def _tape(
     forward_s: float, backward_s: float, parts: Sequence[LayerPart], update_s: float, *, several: bool
 ) -> list[Event]:
-    """What a rank does: lookups and their exchange, layers forward and backward, exchange and update of tables.
+    """The events of a rank: lookups and their exchange, layers forward and backward, exchange and update of tables.
 
-    Gradients of layers cross ranks while tables' do.
+    Gradients of layers are exchanged at the same time as those of tables.
     """
 
     def run(seconds: float, term: str) -> Event:
@@ -186,9 +189,10 @@ def shapes_of_model(model: Model, plan: Plan) -> list[tuple[int, ...]]:
 
 
 def history_work(model: Model, plan: Plan) -> HistoryWork:
-    """What the layers of `hstu` compute for a sample: its history is the longest feature of the plan's tables.
+    """The work of the layers of `hstu` on a sample, whose history is the longest feature of the plan's tables.
 
-    All samples are taken for as long as the mean, whose square is less than the mean of squares.
+    All samples are counted as long as the mean. This undercounts attention, because the square of the mean is less than
+    the mean of squares.
     """
     tables = plan.workload.tables
     longest = max(each.pooling_factor for table in tables for each in table.features)
@@ -223,7 +227,7 @@ def _layers(model: Model, plan: Plan, shapes: Sequence[Sequence[int]], batch: in
 def history_parts(
     work: HistoryWork, batch: int, flops: float, device: Device, *, sequences: int = 1
 ) -> list[LayerPart]:
-    """What layers of `hstu` take of a batch. sequences: whose rows are put to where their positions are."""
+    """Seconds of the layers of `hstu` on a batch. sequences: number of those whose rows are moved into place."""
     products = sum(2 * rows * out * inward for rows, out, inward in work.products)
     attention = CAUSAL * 2 * (work.keys + work.values) * work.heads * work.pairs * work.blocks
     wide = work.heads * work.values
@@ -239,7 +243,7 @@ def _matrices(shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
 def _parts(
     products: float, attention: float, gated: float, around: float, flops: float, device: Device
 ) -> list[LayerPart]:
-    """Seconds of operations, and of bytes."""
+    """The kinds of kernels with their seconds: those of operations, and those of bytes."""
     memory, reached = MEMORY * device.hbm_bandwidth, flops * (PRODUCTS_ON_AMD if device.name in AMD else PRODUCTS)
     made = [
         LayerPart("around layers", around / memory, around / memory),

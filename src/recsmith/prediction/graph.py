@@ -1,9 +1,9 @@
-"""The execution graph of a step: what every rank does in order, and the collectives at which ranks meet.
+"""The execution graph of a step: the events of every rank in order, and the collectives at which ranks meet.
 
 A rank is a tape of events of its host thread. Work that the host hands over runs elsewhere: kernels on the streams of a
 device, collectives on lanes of their own (threads of gloo, a stream of NCCL). On CPU, kernels run on the host thread.
-
-Terms of time are T1 to T5 (overheads), the kind of a kernel, or the name of a collective.
+The term of an event says what its time is counted as: T1 to T5 (overheads), the kind of a kernel, or the name of a
+collective.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from recsmith.errors import UsageError
 
 
 class Kind(IntEnum):
-    """What an event of the host thread is.
+    """The kind of an event of the host thread.
 
-    HOST: the host is busy with an overhead. RUN: it runs a kernel itself. LAUNCH: it launches a kernel on a stream.
-    ISSUE: it hands over a collective, which begins once what `stream` has is done. AWAIT: it waits for a collective.
-    STREAM_AWAIT: a stream does. SYNC: the host waits for a stream.
+    HOST: the host is busy with an overhead. RUN: the host runs a kernel itself. LAUNCH: the host launches a kernel on a
+    stream. ISSUE: the host starts a collective, which begins once the work on `stream` is done. AWAIT: the host waits
+    for a collective. STREAM_AWAIT: a stream waits for a collective. SYNC: the host waits for a stream.
     """
 
     HOST = 0
@@ -31,15 +31,15 @@ class Kind(IntEnum):
     SYNC = 6
 
 
-LAUNCHING = "T4"  # the term of a launch
-DISK = "disk"  # the stream of what comes from a disk, which is no kernel
+LAUNCHING = "T4"  # the term of a kernel launch
+DISK = "disk"  # the stream of reads from a disk, which are no kernels
 
 
 class KernelShape(NamedTuple):
-    """What a kernel works on. kind, shape: as operators.py has them.
+    """The size of the work of a kernel. kind, shape: as operators.py defines them.
 
-    between: bytes that the step moves from one use of the kernel's data to the next (kernels/__init__.py).
-    share: which part of it this launch is, where an operator launches several.
+    between: bytes that the step moves from one use of the kernel's data to the next (kernels/__init__.py). share: the
+    part of an operator's work that this launch does, if the operator launches several kernels.
     """
 
     kind: str
@@ -49,9 +49,9 @@ class KernelShape(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A stretch of a host thread. seconds: of the host; work_s: of what it launches; collective: place in the graph.
+    """An event of a host thread. seconds: time on the host. work_s: seconds of the work that it launches.
 
-    kernel: of RUN and LAUNCH, where its shape is known.
+    collective: index of a collective in the graph. kernel: the kernel of RUN and LAUNCH, if its shape is known.
     """
 
     kind: Kind
@@ -65,25 +65,25 @@ class Event(NamedTuple):
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it runs or launches a kernel."""
+        """Whether the event runs or launches a kernel."""
         return self.kind in (Kind.RUN, Kind.LAUNCH) and self.stream != DISK
 
     @property
     def host_term(self) -> str:
-        """Of the host's own seconds: a launch has the term of its kernel."""
+        """The term of the host's own seconds: T4 for a launch, whose own term is that of its kernel."""
         return LAUNCHING if self.kind == Kind.LAUNCH else self.term
 
 
 def with_seconds(event: Event, seconds: float) -> Event:
-    """A kernel that takes so long, wherever it runs."""
+    """A kernel event that takes the given seconds, whether it runs on the host or on a stream."""
     return event._replace(work_s=seconds) if event.kind == Kind.LAUNCH else event._replace(seconds=seconds)
 
 
 @record
 class CollectiveRun:
-    """A meeting of ranks: it begins when the last of them has come, and takes as long on each.
+    """A collective of a step: it begins when its last rank has arrived, and takes the same seconds on each rank.
 
-    bytes: the most that a rank sends or receives (of all_reduce: of the reduced tensor).
+    bytes: the most that a rank sends or receives (of all_reduce: the bytes of the reduced tensor).
     """
 
     name: str
@@ -97,7 +97,10 @@ Tape = tuple[Event, ...]
 
 @record
 class Graph:
-    """A step of all ranks. lanes: collectives that a rank runs at a time; measured_s: of the steps it was read from."""
+    """A step of all ranks. lanes: number of collectives that a rank can run at a time.
+
+    measured_s: measured seconds of the steps that the graph was made from.
+    """
 
     ranks: tuple[Tape, ...]
     collectives: tuple[CollectiveRun, ...]
@@ -107,7 +110,7 @@ class Graph:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether kernels run on streams."""
+        """Whether kernels run on the streams of a device."""
         return any(event.kind == Kind.LAUNCH and event.is_kernel for tape in self.ranks for event in tape)
 
     def kernels(self) -> Iterator[tuple[int, Event]]:
@@ -117,10 +120,11 @@ class Graph:
 
 
 def check_graph(graph: Graph) -> None:
-    """Refuse a graph whose ranks can never finish.
+    """Raise UsageError for a graph whose ranks can never finish.
 
     Raises:
-        UsageError: a rank issues its collectives in another order, not at all or twice, or waits for one before that.
+        UsageError: a rank issues its collectives in another order than the others, omits or repeats one, or waits for
+            one that it has not issued.
     """
     for rank, tape in enumerate(graph.ranks):
         joined = [i for i, each in enumerate(graph.collectives) if rank in each.ranks]

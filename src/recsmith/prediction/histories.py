@@ -1,7 +1,7 @@
-"""What the layers of a model of histories take of a step: products at each position, and attention between them.
+"""Seconds of the layers of a model of histories in a step: products at each position, and attention between them.
 
-Products are kernels of the learned machine, as those of other dense layers are (speeds.py). What attention takes beside
-them was fitted to 21 small shapes by CPU seconds, on a core that others used too; other shapes judge it
+Products are kernels of the learned machine, as those of other dense layers are (speeds.py). The additional time of
+attention was fitted to 21 small shapes by CPU seconds, on a core that others used too, and is checked on other shapes
 (docs/sequences.md).
 
 B samples of a rank, n positions of a sample
@@ -16,24 +16,24 @@ from recsmith.prediction.models.step import Step, gemm, linear, moved
 from recsmith.prediction.speeds import core
 
 NUMBER_BYTES = 4
-SCORE_FLOPS = 280  # of a score beside its two products, forward: a third of SCORE_S at 50 GFLOP/s of a core
-GROUP_S = 2.8e-4  # of the samples of one length in a layer: some sixty small operators, forward and backward
-SCORE_S = 1.7e-8  # of a score: bias, activation, mask and their gradients, beside the two products
-MOVED_S = 2.4e-8  # of a number of a position in a layer of attention: split by length, joined again, gathered
-WEIGHED_S = 8e-9  # of a number of an event that is weighed without attention
-DEALT_S = 5.4e-6  # of a sample of a rank whose step is dealt by work: a sort of as many numbers as there are ranks
+SCORE_FLOPS = 280  # operations of a score besides its two products, forward: a third of SCORE_S at 50 GFLOP/s of a core
+GROUP_S = 2.8e-4  # seconds of the samples of one length in a layer: some sixty small operators, forward and backward
+SCORE_S = 1.7e-8  # seconds of a score: bias, activation, mask and their gradients, besides the two products
+MOVED_S = 2.4e-8  # seconds of a number of a position in a layer of attention: split by length, joined again, gathered
+WEIGHED_S = 8e-9  # seconds of a number of an event that is weighed without attention
+DEALT_S = 5.4e-6  # seconds of a sample if samples are distributed to ranks by work: a sort of as many numbers as ranks
 PASSES = 14  # operators at each number of a position in a layer: norms, gates, sums, dropout
 DIFFER = 3  # samples of a batch for each different length, at least
-KEPT = 4  # scores, biases, activations and masked ones of attention that backward reads
+KEPT = 4  # scores, biases, activations and masked ones of attention that the backward pass reads
 
 
 @record
 class HistoryWork:
-    """The layers of a model, for a sample.
+    """The work of the layers of a model on a sample.
 
-    products: (rows, outputs, inputs) of each linear layer. blocks: of attention; heads, and columns of a head in keys
-    and in values; positions: of the mean sample; pairs: of its positions, the mean of squares; different: lengths that
-    a batch has, 0 where nobody knows; width: columns of a position.
+    products: (rows, outputs, inputs) of each linear layer. blocks: number of blocks of attention; heads, and columns of
+    a head in keys and in values; positions: number of the mean sample; pairs: of its positions, the mean of squares;
+    different: number of different lengths in a batch, 0 if unknown; width: columns of a position.
     """
 
     products: tuple[tuple[float, int, int], ...]
@@ -48,7 +48,7 @@ class HistoryWork:
 
     @property
     def kept_numbers(self) -> float:
-        """Outputs that backward reads, of a sample."""
+        """Numbers of a sample's outputs that the backward pass reads."""
         outputs = sum(2 * rows * outward for rows, outward, _ in self.products)
         return outputs + KEPT * self.blocks * self.heads * self.pairs
 
@@ -62,7 +62,7 @@ class HistoryWork:
 
 @lru_cache(maxsize=64)
 def history_layers_s(work: HistoryWork, batch_size: int) -> float:
-    """Seconds of the forward and backward pass of these layers on a core, with what the host does between kernels."""
+    """Seconds of the forward and backward pass of these layers on a core, with the host's work between kernels."""
     step = Step()
     for rows, outward, inward in work.products:
         many = max(1, round(batch_size * rows))
@@ -91,7 +91,7 @@ def _attention(step: Step, work: HistoryWork, batch_size: int) -> None:
 
 
 def _elementwise(step: Step, elements: float, times: int) -> None:
-    """An operator at each number, forward and backward, so many times."""
+    """Add an operator at each number, forward and backward, this many times."""
     for _ in range(times):
         step.op("aten::silu", moved("elementwise", elements, elements))
         step.then_backward(lambda: step.op("SiluBackward0", moved("elementwise", 2 * elements, elements, 2)))

@@ -1,4 +1,4 @@
-"""Whether the layers of a described model of histories find room beside a plan's tables."""
+"""Whether the layers of a described model of histories fit into memory in addition to a plan's tables."""
 
 from dataclasses import replace
 
@@ -11,9 +11,9 @@ from recsmith.units import format_size
 
 
 def memory_notes(model: Model, plan: Plan, batch: int | None) -> tuple[str, ...]:
-    """What the layers need of a device and what tables leave them, as a note; none on CPUs, nor of other models.
+    """A note on the memory that the layers need and that tables leave; none on CPUs, nor for other models.
 
-    batch: samples a rank, instead of the plan's.
+    batch: samples per rank, instead of the plan's.
     """
     workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
     layers = HistoryLayers(

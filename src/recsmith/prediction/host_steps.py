@@ -4,8 +4,8 @@
     T2  from an operator's begin to its first kernel   T5  between two kernels of an operator, or, of an operator
     T3  from its last kernel to its end                    without kernels, its whole time
 
-Source of the five: Lin et al. (HiPC 2022). A wait for a collective stands where its result is first used; the time
-that the host was blocked there is no overhead. Half of the profiler's cost per operator is taken off where an operator
+Source of the five: Lin et al. (HiPC 2022). A wait for a collective is placed where its result is first used; the time
+that the host was blocked there is no overhead. Half of the profiler's cost per operator is subtracted where an operator
 begins, and half where it ends.
 """
 
@@ -20,12 +20,12 @@ from recsmith.prediction.kineto import TraceSpan
 from recsmith.prediction.operators import is_arranging, kernel_of, kind_of
 
 BEFORE, AFTER = "start of step", "end of step"
-THEN = " > "  # between two operators, of which T1 lies between
-LABELS = "autograd::engine::evaluate_function: "  # begins the names of the top level of backward
+THEN = " > "  # between the names of the two operators around a T1
+LABELS = "autograd::engine::evaluate_function: "  # prefix of the names of the top level of the backward pass
 
 
 class Piece(NamedTuple):
-    """An event of one step; pieces of the same place in several steps differ in seconds only."""
+    """An event of one step; pieces at the same index in several steps differ only in their seconds."""
 
     kind: Kind
     term: str
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperatorNode:
-    """An operator of a step: its place among all, the place of the operator around it, and how many are inside it."""
+    """An operator of a step: its trace span, index of the operator around it (-1: none), number of operators inside."""
 
     span: TraceSpan
     outer: int
@@ -64,7 +64,7 @@ def nodes_of(spans: Sequence[TraceSpan]) -> list[OperatorNode]:
 class Mark:
     """A part of a step that is no overhead: a kernel, a launch, a collective's start, or a wait (begin == end).
 
-    work_s, stream: of what is launched, and where, or which stream waits or is waited for.
+    work_s, stream: seconds of the launched work, and its stream, or the stream that waits or is waited for.
     """
 
     kind: Kind
@@ -73,18 +73,18 @@ class Mark:
     label: str
     top: int
     collective: int = -1
-    resumed: float = 0.0  # when a wait's host went on
+    resumed: float = 0.0  # when the host went on after a wait
     kernel: KernelShape | None = None
-    cost: int = 0  # operators inside, of the profiler's cost
+    cost: int = 0  # operators inside, each with the profiler's cost
     work_s: float = 0.0
     stream: str = ""
 
 
 def marks_of(nodes: list[OperatorNode], waits: dict[int, int], ended: Sequence[float]) -> list[Mark]:
-    """The marks of a step in order. waits: {place of an operator: collective}; ended: when collectives did."""
+    """The marks of a step in order. waits: {place of an operator: collective}; ended: ends of the collectives."""
     marks, skip_to, issued, tops = list[Mark](), -1.0, 0, tops_of(nodes)
     waits = {_outermost(nodes, place): each for place, each in sorted(waits.items(), reverse=True)}
-    closed = 0.0  # the last boundary before an operator: an end of one before, or the begin of the one around it
+    closed = 0.0  # the last boundary before an operator: the end of one before it, or the begin of the one around it
     for place, node in enumerate(nodes):
         span = node.span
         if span.begin < skip_to:
@@ -109,13 +109,13 @@ def marks_of(nodes: list[OperatorNode], waits: dict[int, int], ended: Sequence[f
 
 
 def _unknown(node: OperatorNode) -> str | None:
-    """Kind `other` of an operator that nobody has described: it has tensors and nothing inside, and is not known."""
+    """Kind `other` if an unknown operator does work: it has tensors, and no operators inside; else None."""
     span = node.span
     return "other" if not node.inside and any(span.dims) and not is_arranging(span.name) else None
 
 
 def _outermost(nodes: list[OperatorNode], place: int) -> int:
-    """The outermost kernel around an operator, or itself: nobody waits inside a kernel."""
+    """The outermost kernel around an operator, or the operator itself: the host never waits inside a kernel."""
     found, outer = place, nodes[place].outer
     while outer >= 0:
         if kind_of(nodes[outer].span.name):
@@ -139,7 +139,7 @@ def pieces_of(
     named: Sequence[TraceSpan],
     about: CaptureAbout,
 ) -> list[Piece]:
-    """The events of a step. named: annotations. about: has the profiler's cost per operator, name and launch."""
+    """The events of a step. named: annotations. about: the profiler's cost per operator, annotation and launch."""
     by_top: dict[int, list[Mark]] = {}
     for mark in marks:
         by_top.setdefault(mark.top, []).append(mark)
@@ -166,7 +166,7 @@ def _edges(spans: Sequence[TraceSpan]) -> list[float]:
 
 
 def _within(edges: list[float], begin: float, end: float) -> int:
-    """How many of the edges lie between two times."""
+    """Number of edges between two times."""
     return max(0, bisect_left(edges, end) - bisect_right(edges, begin))
 
 
@@ -180,23 +180,23 @@ class _Cutter:
 
     def __init__(self, edges: list[float], named: list[float], about: CaptureAbout) -> None:
         self._edges, self._named, self._event_s, self._annotation_s = edges, named, about.event_s, about.annotation_s
-        self._launch_s = max(0.0, (about.launch_s or 0.0) - about.event_s)  # the rest is taken off around a launch
+        self._launch_s = max(0.0, (about.launch_s or 0.0) - about.event_s)  # the rest is subtracted around a launch
         self.pieces: list[Piece] = []
 
     def host(self, term: str, label: str, begin: float, end: float, own: int) -> None:
-        """An overhead. own: edges of operators at its ends; those within are counted here."""
+        """Add an overhead. own: number of operator edges at its ends; those inside are counted here."""
         cost = self._event_s * (_within(self._edges, begin, end) + own) / 2
         cost += self._annotation_s * _within(self._named, begin, end) / 2
         self.pieces.append(Piece(Kind.HOST, term, label.removeprefix(LABELS), max(0.0, end - begin - cost)))
 
     def wait(self, term: str, label: str, begin: float, mark: Mark, until: float) -> None:
-        """What the host did before a wait, the wait, and what it did after it."""
+        """Add the host's work before a wait, the wait, and the work after it."""
         self.host(term, label, begin, mark.begin, 1)
         self.pieces.append(Piece(Kind.AWAIT, "wait", label.removeprefix(LABELS), 0.0, mark.collective))
         self.host(term, label, mark.resumed, until, 1)
 
     def operator(self, span: TraceSpan, marks: list[Mark]) -> None:
-        """An operator of the top level with its marks."""
+        """Add an operator of the top level with its marks."""
         if not marks:
             return self.host("T5", span.name, span.begin, span.end, 0)
         at, term = span.begin, "T2"

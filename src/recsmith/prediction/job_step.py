@@ -1,11 +1,11 @@
-"""The step of a training job, before anything is trained: one sum of parts, which every price of a job takes.
+"""Predicts the step of a training job before anything is trained: the one sum that every price of a job uses.
 
     step = trainer + reading + embeddings + rows from elsewhere + layers + gradients + optimizer
 
 Embeddings are those of the plan under its cost model, layers are kernels of the learned machine (speeds.py), gradients
-its curve of a collective, and reading goes by the format of the data (reading.py). What the trainer itself takes was
-measured on other jobs than those that it is checked on (`python benchmarks/dry_run.py rates`); the figures are of a
-core of this project's machine. Of GPUs nothing of this was measured, so a step is not predicted there.
+use its curve of a collective, and reading depends on the format of the data (reading.py). The trainer's own work was
+measured on other jobs than those that check it (`python benchmarks/dry_run.py rates`); the figures are of a core of
+this project's machine. On GPUs nothing of this was measured, so no step is predicted there.
 
 B samples of a rank, W ranks
 """
@@ -19,26 +19,27 @@ from recsmith.prediction.speeds import core, layers_s
 from recsmith.prediction.turns import between_hosts_s, exchange_s
 from recsmith.units import format_time
 
-ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/train.md)
-TRAINER_S = 1.27e-3  # of any step: the loop, TorchRec's pipeline, losses and scores
-FEATURE_S = 9.9e-6  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
-BAG_S = 1.9e-7  # of a feature of a sample that is trained: its place in the tensors, its part of what tables give
-SENT_ID_S = 1.4e-8  # of an id that is looked up: joined with others, checked, sorted by feature, sent
-MEETING_S = 2.3e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
-MET_FEATURE_S = 9.7e-5  # the same of a feature
-UNEVEN = 0.4  # of dense layers and their optimizer, on several ranks: none goes on before the slowest of a step
-OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradients begin with (benchmarks/narrow.py)
+ERROR = 0.25  # share of a step within which ten of twelve jobs are (docs/benchmarks/train.md)
+TRAINER_S = 1.27e-3  # seconds of any step: the loop, TorchRec's pipeline, losses and scores
+FEATURE_S = 9.9e-6  # seconds of a feature: its ids as a tensor, its part of the batch, its table in the lookup
+BAG_S = 1.9e-7  # seconds of a feature of a trained sample: its place in the tensors, its part of the tables' outputs
+SENT_ID_S = 1.4e-8  # seconds of an id that is looked up: joined with others, checked, sorted by feature, sent
+MEETING_S = 2.3e-3  # seconds of a step of several ranks: exchange of sizes, and TorchRec's work around it
+MET_FEATURE_S = 9.7e-5  # the same for each feature
+UNEVEN = 0.4  # share of the seconds of dense layers and optimizer that several ranks add: all wait for the slowest
+OPTIMIZER_S = 2.7e-9  # seconds of a number of dense layers: Adam, and zeroing gradients (benchmarks/narrow.py)
 
 
 @noun
 class JobStep:
     """Seconds of a step of a job, part by part.
 
-    trainer_s: of the loop, what is done for each feature, and meetings of ranks. reading_s: of the samples of a batch,
-    where nothing hides it. embeddings_s: of lookups, their updates and what crosses ranks, by the plan's cost model,
-    and between hosts by what gloo makes of it. layers_s: forward and backward of dense layers. gradients_s: their
-    gradients across ranks. optimizer_s: their update, and that of copied tables. rows_s: of rows that files or servers
-    bring, which is no work of the tables' kernels. error: share of the step that it may be off.
+    trainer_s: of the loop, the work for each feature, and the synchronisation of ranks. reading_s: of reading the
+    samples of a batch, as far as nothing hides it. embeddings_s: of lookups, their updates and their exchanges between
+    ranks, by the plan's cost model, with the extra seconds of gloo between hosts. layers_s: forward and backward of
+    dense layers. gradients_s: of the exchange of their gradients between ranks. optimizer_s: of their update, and of
+    that of copied tables. rows_s: of rows that come from files or servers, which is no work of the tables' kernels.
+    error: share of the step by which the prediction may be off.
     """
 
     trainer_s: float
@@ -52,7 +53,7 @@ class JobStep:
 
     @property
     def step_s(self) -> float:
-        """The step."""
+        """Seconds of the whole step: the sum of its parts."""
         parts = self.trainer_s, self.reading_s, self.embeddings_s, self.layers_s, self.gradients_s, self.optimizer_s
         return sum(parts) + self.rows_s
 
@@ -73,8 +74,9 @@ def job_step(
 ) -> JobStep | None:  # fmt: skip
     """The step of a job with plain dense layers under a plan; None on GPUs, where nothing of it was measured.
 
-    shapes: of its dense parameters. pairs: whether the model takes products of all pairs of features, as DLRM does.
-    embeddings_s: of its tables; None: as the plan says. reading: None: generated samples of the plan's features.
+    shapes: those of its dense parameters. pairs: whether the model takes products of all pairs of features, as DLRM
+    does. embeddings_s: seconds of its tables; None: as the plan says. reading: how samples are read; None: as generated
+    samples of the plan's features.
     """
     workload, cluster = plan.workload, plan.cluster
     if cluster.device.kind != "cpu":
@@ -101,23 +103,23 @@ def job_step(
 
 
 def given_s(bags: float, ids: float) -> float:
-    """Seconds in which a rank makes tensors of bags and ids that were read, and hands them to the tables."""
+    """Seconds in which a rank makes tensors of the bags and ids that were read, and passes them to the tables."""
     return bags * BAG_S + ids * SENT_ID_S
 
 
 def trainer_s(features: int, ranks: int, layers_s: float) -> float:
-    """What the trainer takes of any step, and on several ranks their meetings. layers_s: of layers and their update."""
+    """Seconds of the trainer in any step, with the synchronisation of several ranks. layers_s: of layers and update."""
     met = MEETING_S + MET_FEATURE_S * features + UNEVEN * layers_s if ranks > 1 else 0.0
     return TRAINER_S + FEATURE_S * features + met
 
 
 def lookups_s(plan: Plan) -> float:
-    """Seconds of a step in which the slowest rank looks up and updates its rows, without what crosses ranks."""
+    """Seconds of a step in which the slowest rank looks up and updates its rows, without exchanges between ranks."""
     return max(each.forward_compute_s + each.backward_compute_s for each in plan.cost.per_device)
 
 
 def copied_numbers(plan: Plan) -> int:
-    """Numbers of tables that every rank has whole: all of them are updated in a step, as those of dense layers are."""
+    """Elements of data-parallel tables: all of them are updated in each step, as those of dense layers are."""
     copied = {each.table for each in plan.placements if each.sharding_type == "data_parallel"}
     return sum(
         table.num_embeddings * table.embedding_dim for table in plan.workload.tables if table.name in copied
@@ -125,15 +127,15 @@ def copied_numbers(plan: Plan) -> int:
 
 
 def crossing_s(sent: float, cluster: Cluster) -> float:
-    """Seconds in which a rank sends so many bytes to others: by the links, and not less than a collective takes."""
+    """Seconds in which a rank sends this many bytes to others: by the links, and at least a collective's latency."""
     curve = core().curve("all_reduce", cluster.job_world_size) if cluster.device.kind == "cpu" else None
     return max(sent / cluster.ring_bandwidth, 0.0 if curve is None else curve.latency_s)
 
 
 def gradients_s(numbers: float, cluster: Cluster) -> float:
-    """Seconds in which gradients of so many numbers are summed over all ranks: by the links, or as measured if longer.
+    """Seconds to sum this many gradients over all ranks: by the links, or as measured if that is longer.
 
-    A ring sends 2 (W - 1) / W of fp32 numbers a rank.
+    In a ring, each rank sends 2 (W - 1) / W of the fp32 numbers.
     """
     ranks, sent = cluster.job_world_size, numbers * NUMBER_BYTES
     if ranks == 1:

@@ -1,4 +1,4 @@
-"""Reads what PyTorch writes of a rank: what each thread did and when, and who first uses what a collective made.
+"""Reads PyTorch's files of a rank: when each thread did what, and which operator first uses a collective's result.
 
 The trace is torch.profiler's (Kineto's Chrome JSON, also gzipped), the execution graph ExecutionTraceObserver's.
 """
@@ -14,18 +14,18 @@ from recsmith._types import record
 from recsmith.errors import CorruptFile
 from recsmith.files import LARGEST_FILE, read_bytes, read_json
 
-MICRO = 1e-6  # seconds of Chrome's unit
+MICRO = 1e-6  # seconds of a unit of Chrome's times
 STEP = "ProfilerStep#"
 KNOWN_SCHEMA = 1  # Kineto's schemaVersion
-LATEST, LONGEST = 1e18, 1e12  # microseconds of a time and of a duration: beyond any machine's
+LATEST, LONGEST = 1e18, 1e12  # microseconds of a time and of a duration: beyond those of any machine
 ODD = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 """What reading raises where a field is missing, or of another type than PyTorch writes."""
 
 
 class TraceSpan(NamedTuple):
-    """A stretch of a thread: of an operator, an annotation, or a collective of gloo. begin, end: seconds.
+    """A stretch of a thread: an operator, an annotation, or a collective of gloo. begin, end: seconds.
 
-    record: number of the operator in the execution graph. dims, strides, types, values: of its inputs.
+    record: number of the operator in the execution graph. dims, strides, types, values: those of the operator's inputs.
     """
 
     name: str
@@ -41,9 +41,9 @@ class TraceSpan(NamedTuple):
 
 @record
 class Trace:
-    """What a rank did. steps: of the profiler. operators: of all threads, by their begin, outer ones first.
+    """The trace of a rank. steps: steps of the profiler. operators: of all threads, by their begin, outer ones first.
 
-    annotations: stretches that optimizers and others name. collectives: runs of gloo on its own threads. device:
+    annotations: stretches that optimizers and other code name. collectives: runs of gloo on its own threads. device:
     events of a GPU and of its runtime, as they are in the file.
     """
 
@@ -58,11 +58,11 @@ class Trace:
 
 
 def load_trace(path: Path) -> Trace:
-    """The trace of a file.
+    """The trace in a file.
 
     Raises:
         UsageError: the file cannot be read.
-        CorruptFile: it is cut short, no trace of torch.profiler, or holds no whole step, or steps that overlap.
+        CorruptFile: it is cut short or damaged, no trace of torch.profiler, holds no whole step, or steps overlap.
     """
     raw = _parsed(path)
     events = raw.get("traceEvents")
@@ -105,12 +105,12 @@ def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Tr
 
 
 def damage_of(what: str, error: Exception) -> str:
-    """What is wrong with an event or a node, from what reading it raised (one of ODD)."""
+    """What is wrong with an event or a node, from the error that reading it raised (one of ODD)."""
     return f"{what} has no {error}" if isinstance(error, KeyError) else f"a field of {what} is wrong ({error})"
 
 
 def span_of(event: dict[str, Any]) -> TraceSpan:
-    """An event as a stretch of its thread; one of ODD where a field is missing or wrong."""
+    """An event as a stretch of its thread; raises one of ODD if a field is missing or wrong."""
     begin, arguments = seconds_of(event, "ts", -LATEST, LATEST), event.get("args") or {}
     end = begin + seconds_of(event, "dur")
     dims, strides = (_extents(arguments.get(name) or [], name) for name in ("Input Dims", "Input Strides"))
@@ -122,7 +122,7 @@ def span_of(event: dict[str, Any]) -> TraceSpan:
 
 
 def seconds_of(event: dict[str, Any], name: str, least: float = 0.0, most: float = LONGEST) -> float:
-    """A time of an event, which has it in microseconds."""
+    """A time of an event in seconds; the event has it in microseconds."""
     value = event[name]
     if isinstance(value, str):
         raise ValueError(f"{name} is the text {value[:40]!r}, and it must be a number of microseconds")
@@ -139,7 +139,7 @@ def _listed(arguments: dict[str, Any], name: str) -> list[Any]:
 
 
 def _extents(value: Any, name: str) -> list[Any]:
-    """Dims or strides of inputs: whole numbers in lists in lists, those of a list of tensors one level deeper."""
+    """Dims or strides of inputs: nested lists of whole numbers; those of a list of tensors are one level deeper."""
     if not isinstance(value, list):
         raise ValueError(f"{name} holds {str(value)[:40]!r}, and it is lists of whole numbers")
     for each in cast(list[Any], value):
@@ -166,20 +166,20 @@ def _parsed(path: Path) -> dict[str, Any]:
     return cast(dict[str, Any], raw)
 
 
-KNOWN = "1.1."  # versions of the schema, before '-chakra...': of torch 2.5 and later
-ISSUING = "c10d::"  # begins the operators that start a collective; their first input is what it writes
+KNOWN = "1.1."  # versions of the schema, before '-chakra...': those of torch 2.5 and later
+ISSUING = "c10d::"  # prefix of the operators that start a collective; their first input is the tensor that it writes
 LANE = "gloo:"
 
 
 def first_uses(path: Path) -> dict[int, int]:
-    """For each operator that starts a collective, the operator that first uses what it writes: records of both.
+    """For each operator that starts a collective, the operator that first uses its result: both by record.
 
-    A record is the number that the trace calls 'Record function id'. Collectives whose result no operator uses are
-    left out.
+    A record is the number that the trace calls 'Record function id'. Collectives whose result no operator uses are left
+    out.
 
     Raises:
         UsageError: the file cannot be read.
-        CorruptFile: it is cut short, or of another version of PyTorch.
+        CorruptFile: it is cut short or damaged, or of another version of PyTorch.
     """
     source = str(path)
     raw: Any = read_json(source)
@@ -198,7 +198,7 @@ def first_uses(path: Path) -> dict[int, int]:
 def _uses(nodes: list[dict[str, Any]]) -> dict[int, int]:
     ordered = sorted((node for node in nodes if _record(node) > 0), key=_record)
     under = {node["id"]: node["ctrl_deps"] for node in nodes}
-    open_: dict[int, tuple[int, int]] = {}  # storage: (record, id) of the operator that started what writes it
+    open_: dict[int, tuple[int, int]] = {}  # storage: (record, id) of the operator that started its collective
     uses: dict[int, int] = {}
     for node in ordered:
         name, values = node["name"], node["inputs"]["values"]

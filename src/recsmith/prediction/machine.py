@@ -1,12 +1,12 @@
-"""What a machine is to predictions: models of its kernels, curves of its collectives, and overheads; and its file.
+"""A machine as predictions use it: models of its kernels, curves of its collectives, and overheads; and its file.
 
-A machine's file is safetensors with a card (costs/weight_files.py). Machine `cpu` ships.
+A machine's file is safetensors with a card (costs/weight_files.py). Machine `cpu` ships with RecSmith.
 
-A curve has three pieces, over the logarithm of the size. Up to `small` bytes it is the latency, from `large` bytes on
-the bandwidth; between them the logarithm of the bandwidth rises along a sigmoid from size / latency to its highest
-(the multi-GPU successor of Lin et al., HiPC 2022, code owensgroup/ml_perf_model). Given where the pieces meet and the
-shape of the sigmoid, the logarithm of seconds is linear in those of latency and bandwidth, so the fit is least squares
-over a grid.
+A curve has three pieces, over the logarithm of the size. Up to `small` bytes, seconds are the latency; from `large`
+bytes on they are size over bandwidth. Between them the logarithm of the bandwidth rises along a sigmoid from size /
+latency to its highest (the multi-GPU successor of Lin et al., HiPC 2022, code owensgroup/ml_perf_model). Given where
+the pieces meet and the shape of the sigmoid, the logarithm of seconds is linear in those of latency and bandwidth, so
+the fit is least squares over a grid.
 """
 
 import itertools
@@ -24,17 +24,17 @@ from recsmith.prediction.graph import CollectiveRun
 from recsmith.prediction.kernels import LAYERS, LEARNED, WORK, KernelModel, Kernels, figures_of, inputs_of
 from recsmith.prediction.overheads import Overheads
 
-STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the sigmoid, over the whole middle piece
-MIDDLES = (0.2, 0.35, 0.5, 0.65, 0.8)  # share of the middle piece at which the sigmoid is steepest
-LEAST_SIZES = 8  # that a curve is fitted to
-ENDS = 12  # places tried for either end of the middle piece
+STEEPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)  # slopes of the sigmoid that are tried, over the whole middle piece
+MIDDLES = (0.2, 0.35, 0.5, 0.65, 0.8)  # shares of the middle piece at which the sigmoid is steepest, as tried
+LEAST_SIZES = 8  # fewest sizes that a curve is fitted to
+ENDS = 12  # positions tried for either end of the middle piece
 
 
 @noun
 class Curve:
-    """Seconds of a collective on so many ranks.
+    """Seconds of a collective on a number of ranks, by size.
 
-    small, large: bytes where the pieces meet. error: geometric, of sizes that were held out.
+    small, large: bytes where the pieces meet. error: geometric mean of the relative errors of held-out sizes.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Curve:
         )  # fmt: skip
 
     def seconds(self, size: Floats) -> Floats:
-        """Seconds of sizes in bytes."""
+        """Seconds for each of these sizes in bytes."""
         share = _share(size, self.small, self.large, self.steepness, self.middle)
         first = np.log(self.small / self.latency_s)
         speed = first + share * (np.log(self.bytes_per_s) - first)
@@ -63,7 +63,7 @@ class Curve:
 
 
 def fit_curve(name: str, ranks: int, size: Floats, seconds: Floats) -> Curve:
-    """The curve of measured sizes (N,) and seconds (N,); every fifth size is held out to tell its error.
+    """The curve of measured sizes (N,) and seconds (N,); every fifth size is held out to state its error.
 
     Raises:
         UsageError: there are fewer than 8 sizes.
@@ -100,7 +100,7 @@ def _fitted(name: str, ranks: int, size: Floats, seconds: Floats) -> Curve:
 
 
 def _share(size: Floats, small: float, large: float, steepness: float, middle: float) -> Floats:
-    """Share of the way from the first to the last bandwidth, of logarithms: a sigmoid from 0 to 1."""
+    """Share, 0 to 1, of the rise from the first to the last log bandwidth that is reached at a size: a sigmoid."""
     place = np.clip((np.log(size) - np.log(small)) / (np.log(large) - np.log(small)), 0.0, 1.0)
     low, high = (1 / (1 + np.exp(-steepness * (end - middle))) for end in (0.0, 1.0))
     return (1 / (1 + np.exp(-steepness * (place - middle))) - low) / (high - low)
@@ -124,7 +124,7 @@ class KernelScore:
 
 @noun
 class MachineCard:
-    """Where a machine was measured, what it is predicted by, and how far that is off."""
+    """Where a machine was measured, the models that predict it, and their errors."""
 
     device: str
     versions: str
@@ -135,12 +135,12 @@ class MachineCard:
     overheads: Overheads
 
 
-GPU_CORES = " SMs"  # after their number, in the name of a GPU
+GPU_CORES = " SMs"  # follows their number in the name of a GPU
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine. comm_factors: by which a calibration multiplies collectives by name."""
+    """A measured machine. comm_factors: factors by which a calibration multiplies collectives, by name."""
 
     card: MachineCard
     kernels: Kernels
@@ -149,11 +149,11 @@ class Machine:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it was measured on a GPU, of which its card names the multiprocessors."""
+        """Whether it was measured on a GPU, whose card names the multiprocessors."""
         return GPU_CORES in self.card.device
 
     def collective_s(self, name: str, size: float, ranks: int) -> float:
-        """Seconds of a collective; UsageError where it was not measured on so many ranks; on one it then takes none."""
+        """Seconds of a collective; 0 on one rank; UsageError if it was not measured on this number of ranks."""
         curve = self.curve(name, ranks)
         if curve is None and ranks == 1:
             return 0.0
@@ -167,7 +167,7 @@ class Machine:
         return float(curve.seconds(np.array([max(size, 1.0)]))[0]) * self.comm_factors.get(name, 1.0)
 
     def latency_s(self, name: str, ranks: int) -> float:
-        """Seconds that no faster link saves; those of two ranks where as many ranks were not measured."""
+        """Seconds that no faster link saves; those of two ranks if this number of ranks was not measured."""
         curve = self.curve(name, ranks) or self.curve(name, 2)
         return curve.latency_s * self.comm_factors.get(name, 1.0) if curve else 0.0
 
@@ -181,7 +181,7 @@ class Machine:
 
 
 def save_machine(target: str, models: dict[str, KernelModel], card: MachineCard) -> None:
-    """Write a machine: whole or not at all."""
+    """Write a machine's file, completely or not at all."""
     tensors: dict[str, Any] = {}
     for kind, model in models.items():
         tensors |= {f"{kind}.base": model.base, f"{kind}.centre": model.centre, f"{kind}.spread": model.spread}
@@ -191,10 +191,10 @@ def save_machine(target: str, models: dict[str, KernelModel], card: MachineCard)
 
 
 def load_machine(name: str | Path) -> Machine:
-    """The machine of a file that `recsmith learn kernels` wrote, or of a name that ships: cpu.
+    """The machine in a file that `recsmith learn kernels` wrote, or the shipped one of this name: cpu.
 
     Raises:
-        UsageError: there is none of that name, or it cannot be read.
+        UsageError: there is no machine of that name, or the file cannot be read.
         CorruptFile: it is damaged, of another schema, or holds what no training writes.
     """
     raw, tensors, source = _read(name)
@@ -204,7 +204,7 @@ def load_machine(name: str | Path) -> Machine:
 
 
 def load_card(name: str | Path) -> MachineCard:
-    """The card of a machine alone; errors as of `load_machine`."""
+    """The card of a machine alone; raises the errors of `load_machine`."""
     raw, _, source = _read(name)
     return decode(MachineCard, check_schema(raw, MACHINE_SCHEMA, source), source)
 
@@ -225,7 +225,7 @@ def _read(name: str | Path) -> tuple[Any, dict[str, Floats], str]:
 
 
 def models_of(tensors: dict[str, Floats], source: str) -> dict[str, KernelModel]:
-    """The models of tensors, every one of which is known, of its shape, and finite."""
+    """The kernel models in a file's tensors; CorruptFile if a tensor is unknown, of a wrong shape, or not finite."""
     kinds = sorted({name.partition(".")[0] for name in tensors})
     odd = next((kind for kind in kinds if kind not in LEARNED), None)
     if odd is not None or "elementwise" not in kinds:
@@ -242,7 +242,7 @@ def models_of(tensors: dict[str, Floats], source: str) -> dict[str, KernelModel]
 
 
 def _shapes(kind: str, own: dict[str, Floats]) -> dict[str, tuple[int, ...]]:
-    """Shapes that belong together, given the hidden units, which are free."""
+    """The tensor shapes that a kind's model must have, given its numbers of hidden units, which are free."""
     inputs = inputs_of(kind, np.ones((1, figures_of(kind))), np.ones(1)).shape[1]
     units = [own[f"bias{i}"].shape[0] if own.get(f"bias{i}", np.zeros(())).ndim else 0 for i in range(LAYERS - 1)]
     widths = [inputs, *units, 1]

@@ -1,11 +1,11 @@
-"""Which operators of PyTorch do work, of what kind, and how large it is; all others only arrange tensors.
+"""Says which operators of PyTorch do work, of what kind and size; all others only arrange tensors.
 
-A kernel's shape is what its model is told. For `gemm` it is (batch, m, k, n, left, right), the last two 1 where an
-operand is transposed in memory. For embeddings it is (tables, ids, bags, columns of all tables, elements of them, way).
-For all other kinds it is (bytes read, bytes written, pieces, run, way): pieces are inputs that are joined, rows that
-are summed, or, of a transpose, how far apart in memory neighbours of the result were; run is the length of a row that a
-kernel works on at a time, in elements, 0 where that does not matter; way tells kernels of a kind that take different
-times for the same bytes.
+A kernel's shape is the input of its model. For `gemm` it is (batch, m, k, n, left, right), the last two 1 if an operand
+is transposed in memory. For embeddings it is (tables, ids, bags, columns of all tables, elements of them, way). For all
+other kinds it is (bytes read, bytes written, pieces, run, way): pieces are inputs that are joined, rows that are
+summed, or, of a transpose, how far apart in memory neighbours of the result were; run is the length of the row that a
+kernel works on at a time, in elements, 0 if that does not matter; way is a number that separates kernels of a kind that
+take different times for the same bytes.
 """
 
 import math
@@ -54,12 +54,12 @@ _WAYS = (
     "aten::addcmul_ aten::lerp_ aten::relu_ aten::masked_fill_",
     "aten::sigmoid_backward aten::tanh_backward aten::log_sigmoid_backward aten::gelu_backward aten::silu_backward "
     "aten::threshold_backward aten::clamp_min",
-)  # names by way, from 0 on, which all others have
+)  # operator names by way; all names that are not here have way 0
 WAY_OF = {name: float(way) for way, names in enumerate(_WAYS) for name in names.split()}
 WAYS = len(_WAYS)
-ATTENTION = "aten::_scaled_dot_product_"  # begins the names of attention that is one operator
+ATTENTION = "aten::_scaled_dot_product_"  # prefix of the names of attention that is one operator
 ADAGRAD = 1.0  # way of a backward lookup whose optimizer keeps sums of squares
-ROWWISE = ("softmax", "normalisation", "concat", "reduction")  # kinds to which the length of a row matters
+ROWWISE = ("softmax", "normalisation", "concat", "reduction")  # kinds for which the length of a row matters
 _ARRANGING = """
     view reshape _reshape_alias as_strided empty empty_like empty_strided new_empty new_zeros new_empty_strided t
     transpose permute expand select slice narrow unsqueeze squeeze detach detach_ to _to_copy lift_fresh resolve_conj
@@ -67,14 +67,14 @@ _ARRANGING = """
     _local_scalar_dense zeros ones zeros_like ones_like full result_type can_cast is_nonzero unsafe_split view_as
     unsafe_split_with_sizes expand_as size stride random_ uniform_ set_ resize_ record_stream is_pinned pin_memory
     dropout is_same_size as_strided_ arange tensor_split movedim swapaxes _has_same_storage_numel
-"""  # operators of aten that do no work worth a model
+"""  # operators of aten whose work is too small for a model
 ARRANGING = frozenset(f"aten::{name}" for name in _ARRANGING.split())
 BYTES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "bool": 1,
          "unsigned char": 1, "signed char": 1, "short": 2}  # fmt: skip
 
 
 def kind_of(name: str) -> str | None:
-    """The kind of an operator's kernel; None for one that has none of its own, or is not known."""
+    """The kind of an operator's kernel; None if it has no kernel of its own, or is not known."""
     if name in KIND_OF:
         return KIND_OF[name]
     if name.startswith(("fbgemm::split_embedding_codegen_forward_", "fbgemm::dense_embedding_codegen_forward_")):
@@ -85,7 +85,7 @@ def kind_of(name: str) -> str | None:
 
 
 def is_arranging(name: str) -> bool:
-    """Whether an operator without operators inside is known to do no work worth a model."""
+    """Whether an operator without operators inside is known to do too little work for a model."""
     return name in ARRANGING or not name.startswith(("aten::", "fbgemm::")) or name.endswith(("_meta", "_pt2"))
 
 
@@ -122,7 +122,7 @@ def _gemm(name: str, dims: Dims, strides: Dims) -> tuple[float, ...] | None:
 def _attention(name: str, dims: Dims) -> tuple[float, ...] | None:
     """Attention as one product: that of queries (batch, heads, places, columns) and keys, and that with values.
 
-    Backward computes the first again, and four more.
+    The backward pass computes the first again, and four more.
     """
     behind = name.endswith("_backward")
     try:
@@ -133,10 +133,11 @@ def _attention(name: str, dims: Dims) -> tuple[float, ...] | None:
 
 
 def _embedding(name: str, kind: str, dims: Dims, values: Sequence[str]) -> tuple[float, ...] | None:
-    """FBGEMM's inputs: [gradient,] weights, offsets of weights (T), offsets of columns (T + 1), total columns, ...
+    """The shape of a lookup, from FBGEMM's inputs.
 
-    Those on a GPU have two more kinds of weights and where each table's are (T) after the first; then offsets, ids
-    and bags come later as well. The inputs are those of FBGEMM 1.6 and 1.8.
+    The inputs are [gradient,] weights, offsets of weights (T), offsets of columns (T + 1), total columns, ... On a GPU
+    there are two more kinds of weights and the places of each table's weights (T) after the first; offsets, ids and
+    bags then come later as well. The inputs are those of FBGEMM 1.6 and 1.8. Returns None if they do not match.
     """
     sizes = [each[0] if len(each) == 1 and not isinstance(each[0], list) else 0 for each in dims]
     if len(dims) < 7 or not any(sizes):
@@ -186,7 +187,7 @@ def _last_extent(dims: Dims) -> float:
 
 
 def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> KernelShape:
-    """A copy into another order: how much of the source is read in one go, and how far apart its next part lies."""
+    """A copy into another order: how much of the source is read in one go, and the distance to its next part."""
     size = float(math.prod(dims[1]) * BYTES.get(types[1], 4))
     run, apart = 1.0, 1.0
     for extent, stride in zip(reversed(dims[1]), reversed(strides[1]), strict=True):
@@ -200,7 +201,7 @@ def _transposed(dims: Dims, strides: Dims, types: Sequence[str]) -> KernelShape:
 
 
 def _tensors(dims: Dims, types: Sequence[str]) -> list[tuple[list[int], str]]:
-    """Dims and element type of every tensor input, those in lists included; scalars have dims and type Scalar."""
+    """Dims and element type of every tensor input, including those in lists; scalars have dims and type Scalar."""
     found: list[tuple[list[int], str]] = []
     for each, type_ in zip(dims, types, strict=False):
         if type_ == "TensorList" or (each and isinstance(each[0], list)):

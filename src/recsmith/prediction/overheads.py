@@ -1,8 +1,8 @@
-"""The five overheads of a host thread: extracted from graphs, without outliers, and put into other graphs.
+"""The five overheads of a host thread: their means without outliers, extracted from graphs and added to other graphs.
 
-Each is a mean by operator, where it was seen, and a mean of all operators for those that were not. T1 also is a mean
-by the two operators that it lies between, for what Python does there depends on both ("aten::relu > aten::linear"). A
-value is an outlier where it lies more than 1.5 interquartile ranges outside the quartiles [Lin et al., HiPC 2022].
+Each overhead is a mean by operator, and a mean of all operators for those that were not seen. T1 is also a mean by the
+pair of operators around it, for what Python does there depends on both ("aten::relu > aten::linear"). A value is an
+outlier if it is more than 1.5 interquartile ranges outside the quartiles [Lin et al., HiPC 2022].
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from recsmith.prediction.graph import Event, Graph, Kind
 from recsmith.prediction.host_steps import THEN
 
 OUTLIER_RANGES = 1.5  # interquartile ranges beyond the quartiles [Lin et al.]
-ALL = ""  # in place of an operator: the mean of all of them
+ALL = ""  # in place of an operator: the mean of all operators
 Term = Literal["T1", "T2", "T3", "T4", "T5"]
 TERMS: tuple[Term, ...] = ("T1", "T2", "T3", "T4", "T5")
 WHAT = {"T1": "between operators", "T2": "before the first kernel", "T3": "after the last kernel", "T4": "launches",
@@ -25,7 +25,7 @@ WHAT = {"T1": "between operators", "T2": "before the first kernel", "T3": "after
 
 @noun
 class Overhead:
-    """A mean overhead. operator: of which; '' for all. spread_s: standard deviation. count: values without outliers."""
+    """A mean overhead. operator: its operator; '' for all. spread_s: standard deviation. count: values used."""
 
     term: Term
     operator: str = ALL
@@ -43,13 +43,13 @@ class Overhead:
 
 @noun
 class Overheads:
-    """The overheads of a machine. source: where they were seen, in words."""
+    """The overheads of a machine. source: where they were measured, in words."""
 
     source: str
     overheads: tuple[Overhead, ...]
 
     def __post_init__(self) -> None:
-        """Check that each stands once, and that all have a mean over all operators."""
+        """Check that each overhead is there once, and that each term has a mean over all operators."""
         keys = [(each.term, each.operator) for each in self.overheads]
         if len(set(keys)) < len(keys) or any((term, ALL) not in keys for term in TERMS):
             raise UsageError("overheads must hold T1 to T5 of all operators, and no overhead of an operator twice")
@@ -69,7 +69,7 @@ def without_outliers(values: Floats) -> Floats:
 
 
 def extract_overheads(graphs: Iterable[Graph], source: str) -> Overheads:
-    """The overheads of all ranks of some graphs."""
+    """The overheads of all ranks of the graphs."""
     seen: dict[tuple[Term, str], list[float]] = {(term, ALL): [] for term in TERMS}
     for graph in graphs:
         for tape in graph.ranks:
@@ -90,7 +90,7 @@ def _mean(term: Term, operator: str, values: Floats) -> Overhead:
 
 
 def is_overhead(event: Event) -> bool:
-    """Whether an event's host seconds are an overhead: everything but a kernel that the host runs, and waits."""
+    """Whether an event's host seconds are an overhead: neither a kernel that the host runs, nor a wait."""
     return event.kind in (Kind.HOST, Kind.ISSUE, Kind.LAUNCH)
 
 
@@ -100,7 +100,7 @@ def _term(event: Event) -> Term:
 
 
 def operators_of(label: str) -> tuple[str, ...]:
-    """Under which names an overhead is known, the most exact one first: 'a > b', 'b', and ALL."""
+    """Names under which an overhead may be known, the most exact one first: 'a > b', 'b', and ALL."""
     return tuple(dict.fromkeys((label, label.rpartition(THEN)[2], ALL)))
 
 

@@ -1,8 +1,8 @@
-"""Predicts the time of a step: walks a graph, changed as asked, and says what each rank does and what takes the time.
+"""Predicts the time of a step: walks a graph with the changes asked for, and says what each rank's time consists of.
 
 The critical path is the chain of events, kernels and collectives without a gap that ends with the step. Its segments
-add up to the step, so its terms say what would make the step shorter: work that is hidden behind other work is on no
-path.
+add up to the step, so its terms say what would make the step shorter; work that is hidden behind other work is not on
+the path.
 
 Legend: I intervals of seconds, as (I, 2) arrays of begin and end.
 """
@@ -17,7 +17,7 @@ from recsmith.prediction.graph import CollectiveRun, Graph, Kind
 from recsmith.prediction.walk import HOST, Cause, Place, Walk, end_of, place_in, walk
 from recsmith.prediction.what_if import Latency, WhatIf, apply_what_ifs
 
-ROUNDING = 1e-12  # share of a step below which a time is a rounding of sums
+ROUNDING = 1e-12  # share of the step below which a time is a rounding error of sums
 
 
 @record
@@ -69,7 +69,7 @@ def covered(intervals: Floats) -> float:
 
 
 def _pairs(intervals: list[tuple[float, float]], begin: float, end: float) -> Floats:
-    """The intervals (I, 2), as far as they lie between two times."""
+    """The intervals (I, 2), cut to the part between two times."""
     return np.clip(np.array(intervals, dtype=np.float64).reshape(-1, 2), begin, end)
 
 
@@ -77,8 +77,8 @@ def _pairs(intervals: list[tuple[float, float]], begin: float, end: float) -> Fl
 class Prediction:
     """A predicted step. terms: what the critical path is made of, the largest first; they add up to step_s.
 
-    measured_s: of the steps that the graph was captured from, before any what-if. unchanged_s: predicted without the
-    what-ifs; None where there are none. notes: what is worth knowing.
+    measured_s: seconds of the steps that the graph was captured from, before any what-if. unchanged_s: predicted
+    seconds without the what-ifs; None if there are none. notes: sentences for the reader.
     """
 
     walk: Walk
@@ -95,7 +95,7 @@ class Prediction:
 
     @property
     def kernels_s(self) -> float:
-        """What a sum of kernels says instead: all kernels and collectives of the rank that has most, one by one."""
+        """Seconds if nothing overlapped: kernels of the rank that has most of them, and all collectives."""
         sums = [0.0] * len(self.walk.graph.ranks)
         for rank, event in self.walk.graph.kernels():
             sums[rank] += event.work_s or event.seconds
@@ -103,21 +103,21 @@ class Prediction:
 
 
 def no_latency(_: CollectiveRun) -> float:
-    """Where the latency of collectives is not known, all of their time belongs to the link."""
+    """Latency of a collective if it is not known: 0, so that all of its time depends on the link's speed."""
     return 0.0
 
 
 def predict_graph(
     graph: Graph, what_ifs: tuple[WhatIf, ...] = (), notes: tuple[str, ...] = (), latency: Latency = no_latency
 ) -> Prediction:
-    """The step of a graph after some changes; UsageError where its ranks never meet."""
+    """The predicted step of a graph after the what-ifs; UsageError if its ranks wait for each other forever."""
     walked = walk(apply_what_ifs(graph, what_ifs, latency))
     unchanged = walk(graph).step_s if what_ifs else None
     return Prediction(walk=walked, ranks=account(walked), terms=terms_of(critical_path(walked)),
                       measured_s=graph.measured_s, notes=notes, unchanged_s=unchanged)  # fmt: skip
 
 
-GAP = "stream gap"  # term of the microsecond between kernels
+GAP = "stream gap"  # term of the microsecond between two kernels of a stream
 
 
 class Segment(NamedTuple):
@@ -131,9 +131,10 @@ class Segment(NamedTuple):
 
 
 def critical_path(walk: Walk) -> list[Segment]:
-    """The segments of a walk's critical path, first to last; they meet end to begin, from 0 to the end of the step.
+    """The segments of a walk's critical path, first to last; they join without gaps, from 0 to the end of the step.
 
-    On a GPU they are those of the step before: what ends a step may have had time, what it began after a step ago not.
+    On a GPU they are those of the step before the last: work at the end of a step may have had slack, which the work
+    that it began after, a step earlier, had not.
     """
     if walk.last is None:
         return []
@@ -157,7 +158,7 @@ def terms_of(path: list[Segment]) -> dict[str, float]:
 
 
 def _host(walk: Walk, path: list[Segment], _: str, rank: int, event: int) -> Place | None:
-    """Go back along a host thread until a wait of it was bound by something else, or to its start."""
+    """Follow a host thread back to its start, or to a wait that something else ended."""
     times, tape = walk.ranks[rank], walk.graph.ranks[rank]
     while event >= 0:
         kind, cause = tape[event].kind, times.cause[event]
@@ -169,7 +170,7 @@ def _host(walk: Walk, path: list[Segment], _: str, rank: int, event: int) -> Pla
 
 
 def _elsewhere(walk: Walk, path: list[Segment], where: str, rank: int, which: int) -> Place | None:
-    """A kernel of a stream, or a collective, and what it began after."""
+    """Add a kernel of a stream, or a collective, to the path; return the place that it began after."""
     if where == "stream":
         times, event = walk.ranks[rank], walk.graph.ranks[rank][which]
         begin, end, cause, after = times.work_begin[which], times.work_end[which], times.cause[which], which
@@ -188,12 +189,12 @@ def _place(rank: int, cause: Cause, event: int) -> Place:
     return ("host", rank, event) if cause == HOST else (cause[0], rank, cause[1])
 
 
-MICRO = 1e6  # Chrome's unit of a second
-HOST_THREAD, FIRST_LANE = 0, 100  # threads: the host, then streams from 1 on, then lanes of collectives
+MICRO = 1e6  # Chrome's time units in a second
+HOST_THREAD, FIRST_LANE = 0, 100  # thread numbers: the host, then streams from 1 on, then lanes of collectives
 
 
 def timeline(walk: Walk) -> dict[str, Any]:
-    """The timeline of all ranks: a process for each, with its host thread, streams and collectives; and the path."""
+    """The timeline of all ranks in Chrome's format: a process for each, and one for the critical path."""
     events: list[dict[str, Any]] = []
     for rank, times in enumerate(walk.ranks):
         streams: dict[str, int] = {}

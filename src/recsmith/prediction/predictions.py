@@ -1,6 +1,6 @@
-"""Predicts the step of a job: of a captured one, also under another plan, or of a described model.
+"""Predicts the step of a job: a captured one, also under another plan, or one of a described model.
 
-A captured step corrects the machine that a described model is predicted by.
+A captured step can calibrate the machine with which a described model is predicted.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from recsmith.prediction.what_if import Latency, WhatIf, check_carried, on_clust
 from recsmith.sharding import UVM, UVM_CACHING
 from recsmith.units import format_time
 
-LEAST_SHARE = 0.01  # of the kernels' time: a kind that has less of it is not corrected by itself
+LEAST_SHARE = 0.01  # share of the kernels' time below which a kind has no factor of its own
 
 
 @record
 class Calibration:
-    """A corrected machine, and what was corrected. errors: of kernels, geometric, before and after."""
+    """A corrected machine, and its corrections. errors: geometric mean errors of kernels, `before` and `after`."""
 
     machine: Machine
     factors: dict[str, float]
@@ -46,8 +46,8 @@ class Calibration:
 def calibrate(machine: Machine, graph: Graph, source: str) -> Calibration:
     """Correct a machine by a captured graph.
 
-    A kind's factor is measured seconds over predicted ones, summed over the kernels of the kind, so that its total
-    becomes right. Kinds that the graph does not have take the factor of all its kernels.
+    A kind's factor is its measured seconds over its predicted ones, summed over the kernels of the kind, so that its
+    total becomes right. Kinds with little or no time in the graph take the factor of all its kernels.
     """
     events = [event for _, event in graph.kernels() if event.kernel is not None]
     kernels = [event.kernel for event in events if event.kernel is not None]
@@ -71,7 +71,7 @@ def calibrate(machine: Machine, graph: Graph, source: str) -> Calibration:
 
 
 def _merged(known: Overheads, own: Overheads) -> Overheads:
-    """The capture's overheads, and for operators that it lacks those of the machine, scaled as those of all are."""
+    """The capture's overheads; for operators that it lacks the machine's, scaled by the ratio of both means."""
     mine, theirs = own.by_key(), known.by_key()
     kept = list(own.overheads)
     for each in known.overheads:
@@ -82,7 +82,7 @@ def _merged(known: Overheads, own: Overheads) -> Overheads:
 
 
 def _comm_factors(machine: Machine, graph: Graph) -> dict[str, float]:
-    """Measured over predicted seconds of collectives by name, where the machine has their curve."""
+    """Measured over predicted seconds of collectives by name, for those whose curve the machine has."""
     sums: dict[str, list[float]] = {}
     for made in graph.collectives:
         curve = machine.curve(made.name, len(made.ranks))
@@ -99,15 +99,18 @@ def predict_model(
     machine: Machine | Source = "cpu", calibrate_by: Source | None = None, cost_model: str | None = None,
     cluster: Cluster | Source | None = None, what_ifs: tuple[WhatIf, ...] = (),
 ) -> list[tuple[int, Prediction]]:  # fmt: skip
-    """(batch, step) of a described model, for each of some batch sizes a rank, or for its own.
+    """(batch size, predicted step) of a described model, for each of the batch sizes per rank, or for its own.
 
-    plan: of its tables, for models that have some; it says how many ranks there are. ranks: of other models. machine: a
-    name that ships, or a file of `recsmith learn kernels`. calibrate_by: a captured step that corrects the machine.
-    cost_model: that prices embedding kernels, instead of the machine. cluster: that the step is carried over to, in
-    proportion to the figures of the plan's own.
-
-    Raises:
-        UsageError: model and plan do not fit together, or nothing is known about so many ranks.
+    Args:
+        model: a model, or the file that describes it.
+        plan: of the model's tables, if it has some; its cluster gives the number of ranks.
+        ranks: number of ranks of a model without a plan.
+        batches: batch sizes per rank.
+        machine: name of a shipped machine, or a file of `recsmith learn kernels`.
+        calibrate_by: folder of a captured step that corrects the machine.
+        cost_model: prices embedding kernels, instead of the machine.
+        cluster: other cluster for which the step is scaled, in proportion to the figures of the plan's own.
+        what_ifs: changes of the step before it is predicted.
     """
     made = model if isinstance(model, Model) else load_model(model)
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
@@ -149,7 +152,7 @@ def _step(
         cost = price_plan(replace(plan, workload=workload, digest=""), cost_model).per_device
         factors = corrected.machine.kernels.factors if corrected else {}
         disks = disk_fetches(plan, batch)
-        waits = disks.seconds if disks else (0.0,) * len(cost)  # which the graph has by itself
+        waits = disks.seconds if disks else (0.0,) * len(cost)  # the graph has them already
         graph = with_embeddings(
             graph, [max(0.0, each.forward_compute_s - wait) * factors.get("embedding_forward", 1.0)
                     for each, wait in zip(cost, waits, strict=True)],
@@ -165,9 +168,10 @@ def _step(
 
 
 def by_formulas(model: Model, machine: Machine, plan: Plan) -> bool:
-    """Whether no template, or no machine, knows a model under a plan, so that formulas say what its step takes.
+    """Whether formulas must predict a model's step under a plan, because no template or no machine covers it.
 
-    Templates know pooled fp32 tables of one width that are whole or cut by columns, on CPUs or a GPU's own machine.
+    Templates cover pooled fp32 tables of one width that are whole or cut by columns, on CPUs or on the GPU of the
+    machine.
     """
     on_gpu, tables = plan.cluster.device.kind != "cpu", plan.workload.tables
     flat = any(not table.pooled for table in tables)
@@ -179,7 +183,7 @@ def _predicted(
     graph: Graph, latency: Latency, plan: Plan | None, batch: int | None, cluster: Cluster | None,
     what_ifs: tuple[WhatIf, ...], notes: tuple[str, ...],
 ) -> Prediction:  # fmt: skip
-    """The step of a graph under a plan: carried over to a cluster, where one is given, and with what disks do."""
+    """The predicted step of a graph under a plan: scaled to a cluster if one is given, with the reads from disks."""
     if cluster is not None and plan is not None:
         graph, carried = on_cluster(graph, plan.cluster, cluster, latency)
         notes = (*notes, carried)
@@ -195,22 +199,22 @@ def _with_note(now: Prediction, before: Prediction, corrected: Calibration) -> P
     return replace(now, notes=(*now.notes, note))
 
 
-HELD_UP = 0.15  # share of a step that a prediction lacks from which on the reason is looked for
+HELD_UP = 0.15  # share of the measured step that a prediction may lack before a reason is looked for
 
 
 def predict_capture(
     folder: Source, *, plan: Plan | Source | None = None, batches: Sequence[int] = (),
     machine: Machine | Source = "cpu", cluster: Cluster | Source | None = None, what_ifs: tuple[WhatIf, ...] = (),
 ) -> list[tuple[int, Prediction]]:  # fmt: skip
-    """(batch, step) of a captured step, for each of some batch sizes a rank; as it was without a plan and batch sizes.
+    """(batch size, predicted step) of a captured step, for each of the batch sizes; (0, step) if nothing is changed.
 
-    plan: that its tables should have instead. machine: whose proportions scale what changes; the captured times decide
-    how fast things are. cluster: that the step is carried over to, in proportion to the figures of the plan's own. The
-    batch is 0 where nothing changes.
-
-    Raises:
-        UsageError: the plan is of other tables or ranks, or the step's lookups are not of a kind that can be scaled;
-            a cluster is given without a plan, or has other ranks than the step.
+    Args:
+        folder: the folder of the capture.
+        plan: another plan of the captured tables.
+        batches: batch sizes per rank.
+        machine: its proportions scale what changes; absolute times are the captured ones.
+        cluster: other cluster for which the step is scaled, in proportion to the figures of the plan's own.
+        what_ifs: changes of the step before it is predicted.
     """
     captured = load_capture(folder)
     if cluster is not None and plan is None:
@@ -242,7 +246,7 @@ def predict_capture(
 
 
 def in_host_memory(plan: Plan | None, on_gpu: bool) -> tuple[str, ...]:
-    """That lookups keep the captured times per byte, where a plan puts tables of a GPU into its host's memory."""
+    """A note that lookups are priced as captured, if a plan puts tables of a GPU's job into host memory."""
     places = [] if plan is None or not on_gpu else plan.placements
     names = sorted({each.compute_kernel for each in places if each.compute_kernel in (UVM.name, UVM_CACHING.name)})
     if not names:
@@ -255,9 +259,9 @@ def in_host_memory(plan: Plan | None, on_gpu: bool) -> tuple[str, ...]:
 
 
 def held_up(captured: Captured) -> tuple[str, ...]:
-    """Why a step is predicted much too short, where a rank's host thread did not have its core; none of a GPU's step.
+    """Why a step is predicted much too short, if a rank's host thread was kept off its core; () for a GPU's step.
 
-    Such times are in the measured step and not in the predicted one, which goes by the thread's own work and by waits
+    Such times are in the measured step and not in the predicted one, which counts the thread's own work and its waits
     for collectives.
     """
     slowest = max(captured.abouts, key=lambda about: about.plain_step_s)

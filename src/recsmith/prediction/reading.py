@@ -1,7 +1,7 @@
-"""Seconds in which a core reads a sample, by the format of the data and what transforms do to it.
+"""Seconds in which a core reads a sample, by the format of the data and its transforms.
 
-All figures are those of `python benchmarks/reading_rates.py` (docs/benchmarks/train.md): from a file, or drawn, to
-batches of samples that were shuffled in a window.
+All figures are from `python benchmarks/reading_rates.py` (docs/benchmarks/train.md): the time from a file, or from
+drawing samples, to batches of samples that were shuffled in a window.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from recsmith.data.transforms.declared import Calendar, First, HashIds, MapIds, 
 
 @noun
 class ReadRates:
-    """Seconds of a sample whatever is in it, of each of its features, and of an id of one."""
+    """Seconds of each sample, of each of its features, and of each id of a feature."""
 
     sample_s: float
     feature_s: float
     id_s: float
 
     def of(self, lengths: Sequence[float]) -> float:
-        """Seconds of a sample. lengths: mean ids of each of its features."""
+        """Seconds to read a sample. lengths: mean number of ids of each of its features."""
         return self.sample_s + len(lengths) * self.feature_s + sum(lengths) * self.id_s
 
 
 @noun
 class Reading:
-    """How a run reads. sample_s: seconds of a sample. alone: each rank reads its own samples alone.
+    """How a run reads its data. sample_s: seconds of a sample. alone: whether each rank reads only its own samples.
 
     Blocks of most formats hold the samples of all ranks, and every rank reads all of them.
     """
@@ -36,12 +36,12 @@ class Reading:
     alone: bool = False
 
 
-GENERATED = ReadRates(sample_s=4.4e-7, feature_s=3.8e-8, id_s=7.4e-8)  # drawn anew
-COLUMNS = ReadRates(sample_s=2.7e-7, feature_s=1.6e-8, id_s=2.8e-8)  # of Parquet and Arrow
-LINES = ReadRates(sample_s=4.9e-7, feature_s=4.1e-8, id_s=2.8e-8)  # of CSV; an id as of columns
+GENERATED = ReadRates(sample_s=4.4e-7, feature_s=3.8e-8, id_s=7.4e-8)  # samples that are drawn anew
+COLUMNS = ReadRates(sample_s=2.7e-7, feature_s=1.6e-8, id_s=2.8e-8)  # Parquet and Arrow
+LINES = ReadRates(sample_s=4.9e-7, feature_s=4.1e-8, id_s=2.8e-8)  # CSV; an id as in COLUMNS
 CLICKS = ReadRates(sample_s=0.0, feature_s=5.7e-8, id_s=0.0)  # Criteo's lines: 13 counts and 26 words together
 FORMATS = {"generator": GENERATED, "parquet": COLUMNS, "text": LINES, "criteo": CLICKS, "movielens": COLUMNS}
-TRANSFORMED = {  # (of a feature, of an id of it), or of a value
+TRANSFORMED = {  # (seconds of a feature, seconds of an id of it), or of a value
     "hash": (1.3e-8, 1.0e-8), "scatter": (1.8e-8, 4e-9), "first": (9e-9, 0.0), "n_gram": (8.2e-8, 2.1e-8),
     "map_ids": (9e-9, 1.5e-8), "calendar": (1.2e-8, 4e-9), "log": (9e-9, 0.0), "clip": (8e-9, 0.0),
     "bucketize": (4.2e-8, 0.0), "one_hot": (1.2e-8, 0.0), "box_cox": (9e-9, 0.0),  # as a logarithm: not measured
@@ -50,9 +50,10 @@ Sparse = HashIds | ScatterIds | First | NGram | MapIds | Calendar
 
 
 def sample_s(name: str, features: Sequence[DataFeature], transforms: Sequence[Transform]) -> float:
-    """Seconds in which a core reads a sample of a format; one that nobody measured is read as generated samples are.
+    """Seconds in which a core reads a sample of a format; formats that were not measured count as generated samples.
 
-    features: as they are stored; one whose ids nobody counted has one. transforms: of the data, in their order.
+    features: as they are stored; a feature without a pooling factor counts as one id. transforms: of the data, in their
+    order.
     """
     known = {each.name: each for each in features}
     found = FORMATS.get(name, GENERATED).of([_ids(each) for each in features])
@@ -71,7 +72,7 @@ def _ids(feature: DataFeature) -> float:
 
 
 def _left(transform: Sparse, ids: float) -> float:
-    """Ids of a bag that are left of so many."""
+    """Ids of a bag that a transform leaves of this many."""
     if isinstance(transform, First):
         return min(ids, float(transform.count))
     return max(ids - transform.length + 1, 0.0) if isinstance(transform, NGram) else ids

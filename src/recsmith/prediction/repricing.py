@@ -1,8 +1,8 @@
 """Prices a captured step under another plan of its embedding tables, or at another batch size.
 
-Lookups and all-to-alls are replaced by those of the other plan, what lies between them grows with the ids or columns
-that a rank holds, and all other kernels stay, or grow with the batch. Every time is the captured one times what a
-machine says of the new size over what it says of the old one, so only the machine's proportions matter.
+Lookups and all-to-alls are replaced by those of the other plan; kernels between them grow with the ids or columns that
+a rank holds; all other kernels are kept, or grow with the batch. Every time is the captured one, times the machine's
+prediction for the new size over that for the old one, so only the machine's proportions matter.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,13 @@ from recsmith.prediction.models.step import GRADIENT
 from recsmith.prediction.models.templates import RankTables, sparse_step
 
 EXCHANGE = "all_to_all"
-EXCHANGES = 5  # of a step with one lookup: splits, lengths, ids, pooled rows, their gradients
-CLOSE = 0.01  # relative difference of elements at which tables are taken for the same ones
-DENSE, BY_IDS, BY_COLUMNS = range(3)  # what the work at a place of a tape grows with, beside the batch
+EXCHANGES = 5  # all-to-alls of a step with one lookup: splits, lengths, ids, pooled rows, their gradients
+CLOSE = 0.01  # relative difference of elements up to which tables count as the same
+DENSE, BY_IDS, BY_COLUMNS = range(3)  # what the work at a place of a tape grows with, besides the batch
 
 
 def reprice(graph: Graph, machine: Machine, *, plan: Plan | None = None, batch: int | None = None) -> Graph:
-    """The captured graph under another plan of the same tables, at another batch size a rank, or both.
-
-    Raises:
-        UsageError: the trace has no lookup or several on a rank, or the plan has other tables or ranks than the trace.
-    """
+    """The captured graph under another plan of the same tables, at another batch size per rank, or both."""
     held, captured_batch = held_tables(graph)
     samples = batch or captured_batch
     wanted = held if plan is None else _wanted(plan, held)
@@ -49,10 +45,10 @@ def reprice(graph: Graph, machine: Machine, *, plan: Plan | None = None, batch: 
 
 
 def held_tables(graph: Graph) -> tuple[list[RankTables], int]:
-    """What each rank of a captured graph holds of the tables, as its lookup says, and the samples of a rank.
+    """The tables that each rank of a captured graph holds, according to its lookup, and the samples per rank.
 
     Raises:
-        UsageError: a rank has no lookup, or several, or exchanges embeddings in a way that is not known here.
+        UsageError: a rank has no lookup, or several, or a step has another number of all-to-alls than is known here.
     """
     ranks = len(graph.ranks)
     shapes = [_lookup_of(rank, tape) for rank, tape in enumerate(graph.ranks)]
@@ -87,7 +83,7 @@ def _lookup_of(rank: int, tape: Tape) -> tuple[float, ...]:
 
 
 def _wanted(plan: Plan, held: Sequence[RankTables]) -> list[RankTables]:
-    """What each rank holds under a plan, with the captured ids shared out as the plan's are."""
+    """The tables that each rank holds under a plan, with the captured ids distributed as the plan's are."""
     wanted = tables_of(plan)
     if len(wanted) != len(held):
         raise UsageError(f"the plan is of {len(wanted)} ranks, and the trace of {len(held)}; plan for as many ranks")
@@ -102,7 +98,7 @@ def _wanted(plan: Plan, held: Sequence[RankTables]) -> list[RankTables]:
 
 
 def _lookup_shape(tables: RankTables, samples: int) -> tuple[float, ...]:
-    """The shape of the lookup of a rank, of the samples of all ranks."""
+    """The shape of a rank's lookup of the samples of all ranks."""
     return (float(tables.tables), samples * tables.ids, float(samples * tables.tables), float(tables.columns),
             tables.elements, 0.0)  # fmt: skip
 
@@ -125,7 +121,7 @@ def _tape(
     tape: Tape, collectives: Sequence[CollectiveRun], machine: Machine, ratios: tuple[float, float, float],
     lookup: tuple[float, ...], factors: dict[str, float],
 ) -> Tape:  # fmt: skip
-    """A rank's tape with its lookups and all that grows. ratios: of the batch, and of it times ids and columns."""
+    """A rank's tape with other lookups and grown kernels. ratios: growth with samples alone, ids, and columns."""
     zones, fixed = _zones(tape, collectives), _fixed(tape)
     places = [place for place, event in enumerate(tape) if event.kernel is not None]
     kernels = [kernel for event in tape if (kernel := event.kernel)]
@@ -146,9 +142,10 @@ def _tape(
 
 
 def grown(kernel: KernelShape, ratio: float) -> KernelShape:
-    """A kernel on so many times as many samples.
+    """A kernel on `ratio` times as many samples.
 
-    Of a product these are the batch, the rows, or, where a gradient of weights sums over them, what is summed over.
+    In a product (gemm), the samples are the batch, the rows, or, if a gradient of weights sums over them, the summed
+    dimension.
     """
     shape = list(kernel.shape)
     if kernel.kind == "gemm":
@@ -162,7 +159,7 @@ def grown(kernel: KernelShape, ratio: float) -> KernelShape:
 
 
 def _zones(tape: Tape, collectives: Sequence[CollectiveRun]) -> list[int]:
-    """What the work at each place grows with: ids between their exchange and the lookup, columns next to the others."""
+    """What the work at each place grows with: ids between their exchange and the lookup, columns around the others."""
     zones = [DENSE] * len(tape)
     meets = [place for place, event in enumerate(tape)
              if event.kind in (Kind.ISSUE, Kind.AWAIT) and collectives[event.collective].name == EXCHANGE]  # fmt: skip
@@ -182,7 +179,7 @@ def _zones(tape: Tape, collectives: Sequence[CollectiveRun]) -> list[int]:
 
 
 def _fixed(tape: Tape) -> list[bool]:
-    """Whether a place has the size of parameters, not of samples: gradients, buckets, and the optimizer after them."""
+    """Whether the work at a place has the size of parameters, not of samples: gradients, buckets, and the optimizer."""
     top, fixed, last = "", [False] * len(tape), -1
     for place, event in enumerate(tape):
         if event.kind == Kind.HOST:
@@ -193,7 +190,7 @@ def _fixed(tape: Tape) -> list[bool]:
 
 
 def _exchanged(tables: Sequence[RankTables], batch: int) -> list[float]:
-    """Bytes of each all-to-all of a step, of the rank that sends or gets most."""
+    """Bytes of each all-to-all of a step, on the rank that sends or receives most."""
     steps = [sparse_step(Model(kind="dlrm"), each, batch).collectives for each in tables]
     return np.max([[size for name, size in step if name == EXCHANGE] for step in steps], axis=0).tolist()
 
@@ -201,7 +198,7 @@ def _exchanged(tables: Sequence[RankTables], batch: int) -> list[float]:
 def _collectives(
     collectives: Sequence[CollectiveRun], machine: Machine, old: list[float], new: list[float]
 ) -> tuple[CollectiveRun, ...]:
-    """The collectives with all-to-alls of other sizes; those of gradients stay."""
+    """The collectives with all-to-alls of other sizes; those of gradients are unchanged."""
     sizes = iter(zip(old, new, strict=True))
     made: list[CollectiveRun] = []
     for each in collectives:

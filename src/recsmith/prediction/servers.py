@@ -1,14 +1,14 @@
-"""What tables on servers cost a step, and how slow one trainer must be for them to pay; without torch.
+"""The cost of tables on servers in a step, and how slow one trainer must be for them to pay; without torch.
 
-W trainers; of a batch of each, in seconds: t of those that are alike, F t of one that is F times as slow, c for servers
+W trainers; in seconds for a batch: t of an ordinary trainer, F t of one that is F times as slow, c added by servers
 
-A trainer pulls each distinct row of its batch and pushes a gradient as large, with eight bytes for its id. As many rows
-are distinct as of ids that are drawn evenly, at most: ids that repeat more make fewer.
+A trainer pulls each distinct row of its batch and pushes a gradient of the same size, with eight bytes for its id. The
+number of distinct rows is that of ids drawn evenly: an upper limit, since ids that repeat more give fewer.
 
-A synchronous job takes F t a step of W batches, and c more where its tables are on servers. With leases of batches
-(docs/remote.md) the others take W - 1 in t + c. While the slow one holds a batch, for F t + c, they are at most s steps
-ahead of it, which are s W batches. So all together take the less of (W - 1) / (t + c) + 1 / (F t + c) and
-(s W + 1) / (F t + c) batches a second.
+A synchronous job takes F t for a step of W batches, and c more if its tables are on servers. With leases of batches
+(docs/remote.md) the other trainers take W - 1 batches in t + c. While the slow one holds a batch, for F t + c, they are
+at most s steps ahead of it, which are s W batches. So all together take the smaller of (W - 1) / (t + c) + 1 / (F t +
+c) and (s W + 1) / (F t + c) batches per second.
 """
 
 import math
@@ -25,19 +25,19 @@ from recsmith.streaming.causes import LATE
 from recsmith.units import counted, format_size, format_time
 
 ID_BYTES, NUMBER_BYTES = 8, 4
-# By backend: bytes a second of a server with its work on them, on two cores with two trainers; seconds of a call, of
-# which a step has three. Measured (docs/remote.md), but for ray, which is taken for as slow as rpc.
+# By backend: bytes per second of a server with its work on them, on two cores with two trainers; and seconds of a call,
+# of which a step has three. Measured (docs/remote.md), except for ray, which is assumed to be as slow as rpc.
 SERVER_RATE = {"sockets": 270e6, "rpc": 28e6, "ray": 28e6}
 CALL_S = {"sockets": 0.06e-3, "rpc": 0.8e-3, "ray": 0.8e-3}
-MOST_SLOW = 100.0  # times; one as slow as that is no trainer
+MOST_SLOW = 100.0  # times; a trainer as slow as that is not considered
 
 
 @noun
 class RemoteCost:
-    """Of a step on servers: rows of a trainer, its bytes, the bytes of pooled vectors in their place; seconds.
+    """A step on servers: rows and bytes of a trainer, the bytes of pooled vectors in a planned job, and seconds.
 
-    seconds: that all trainers' bytes take through the servers, one after the other, at the rate that was measured of
-    one here or that of a slower link, and three calls.
+    seconds: time of all trainers' bytes through the servers, one after the other, at the measured rate of a server or
+    that of a slower link, and of three calls.
     """
 
     rows: float
@@ -49,10 +49,10 @@ class RemoteCost:
 def remote_cost(
     plan: Plan, batch_size: int, trainers: int, servers: int | None = None, backend: str = "sockets"
 ) -> RemoteCost:
-    """The cost of a job whose servers have a plan.
+    """The cost of servers in a step of a job whose servers have a plan.
 
-    batch_size: samples of a trainer and step. servers: how many, where the plan has another number of ranks. backend:
-    what carries calls.
+    batch_size: samples of a trainer and step. servers: their number, if not the plan's number of ranks. backend: how
+    calls are sent.
     """
     rows = moved = pooled = 0.0
     for table in plan.workload.tables:
@@ -89,11 +89,11 @@ class SlowTrainer:
 
     @property
     def times(self) -> float:
-        """How many times as slow as the others it is: F."""
+        """How many times as slow as the others the trainer is: F."""
         return self.own_s / self.others_s
 
     def gain(self, staleness: int | None = None) -> float:
-        """How many times the samples a second leases bring. staleness: s; None: as many as are of use."""
+        """Samples per second with leases, as a multiple of those without. staleness: s; None: without a limit."""
         slow = self.own_s + self.servers_s
         together = (self.trainers - 1) / (self.others_s + self.servers_s) + 1 / slow
         most = math.inf if staleness is None else (staleness * self.trainers + 1) / slow
@@ -101,11 +101,11 @@ class SlowTrainer:
 
     @property
     def staleness(self) -> int:
-        """The least that brings as much as any."""
+        """The smallest staleness with the full gain."""
         return next(each for each in range(1, 2 + math.ceil(self.times)) if self.gain(each) >= self.gain() * (1 - 1e-9))
 
     def __str__(self) -> str:
-        """In a line, how slow it is and what follows."""
+        """In a line, how slow the trainer is, and whether servers would pay."""
         gain, staleness = self.gain(), self.staleness
         then = f"remote with staleness {staleness} would bring {gain:.2f} times the samples/s, predicted of these times"
         return (
@@ -118,11 +118,11 @@ class SlowTrainer:
 def slow_trainer(
     step_s: float, own_s: Sequence[float], servers_s: float, *, served: bool = False
 ) -> SlowTrainer | None:
-    """The trainer that all wait for, where one makes a step a quarter longer; None elsewhere.
+    """The trainer that all wait for, if it makes a step more than a quarter longer; else None.
 
-    step_s: of a step, which is the same for all. own_s: of it, of each trainer's own work, in which it waits for none
-    of the others; all of it that a trainer has more of than the others holds them up. servers_s: c; of a step whose
-    tables are on servers (served) it is a part.
+    step_s: seconds of a step, the same for all. own_s: for each trainer, seconds of the step in which it does its own
+    work and waits for no other; the excess of the slow one over the others is what holds them up. servers_s: c; a part
+    of the step if its tables are on servers (served).
     """
     if len(own_s) < 2 or not step_s > 0:
         return None
@@ -137,12 +137,12 @@ def slow_trainer(
 
 
 def slow_trainer_of(event: dict[str, Any]) -> SlowTrainer | None:
-    """The same by what the log of a run says of its ranks."""
+    """As `slow_trainer`, from an event in the log of a run."""
     return slow_trainer(event["step_s"], event["own_s"], event["servers_s"], served=event["served"])
 
 
 def pays_from(trainers: int, step_s: float, servers_s: float) -> float | None:
-    """How many times as slow one trainer must be for leases to train more samples a second; None: it never pays."""
+    """How many times as slow one trainer must be for leases to train more samples per second; None: they never pay."""
     if trainers < 2:
         return None
     alike = SlowTrainer(trainers=trainers, rank=0, others_s=step_s, own_s=step_s, servers_s=servers_s)
@@ -160,7 +160,7 @@ def pays_from(trainers: int, step_s: float, servers_s: float) -> float | None:
 
 
 def pays_line(trainers: int, step_s: float, servers_s: float) -> str:
-    """From when on leases pay, for people. step_s: of a step in which no trainer waits for servers."""
+    """A line that says from which slowness on leases pay. step_s: of a step in which no trainer waits for servers."""
     factor = pays_from(trainers, step_s, servers_s)
     if factor is None:
         return "it pays at no speed of one trainer"
@@ -168,7 +168,7 @@ def pays_line(trainers: int, step_s: float, servers_s: float) -> str:
 
 
 def moved_line(cost: RemoteCost) -> str:
-    """What a trainer moves, for people."""
+    """A line that says what a trainer sends and receives."""
     return (
         f"a trainer pulls and pushes about {cost.rows:,.0f} rows a step at most, "
         f"{format_size(round(cost.trainer_bytes))} with ids (pooled vectors of a planned job: "
@@ -179,7 +179,7 @@ def moved_line(cost: RemoteCost) -> str:
 def remote_lines(
     plan: Plan, batch_size: int, trainers: int, *, embeddings_s: float, step_s: float, backend: str = "sockets"
 ) -> list[str]:
-    """What servers would bring, for people. step_s: of a planned step. embeddings_s: of it, of its tables."""
+    """Lines on the effect of servers. step_s: seconds of a planned step. embeddings_s: its part for tables."""
     cost, shards = remote_cost(plan, batch_size, trainers, backend=backend), len(plan.shards())
     servers = plan.cluster.world_size
     return [
@@ -193,10 +193,15 @@ def remote_lines(
 def servers_line(
     plan: Plan, servers: int, *, batch_size: int, step_s: float, exchanges_s: float, own_s: Sequence[float]
 ) -> str:
-    """What servers would cost and bring a predicted step, for people.
+    """A line on the cost of servers for a predicted step, and on their gain.
 
-    step_s: of the step. exchanges_s: of it, of waiting for rows of other ranks, which come from servers then. own_s: of
-    it, of each rank's own work.
+    Args:
+        plan: the plan of the predicted step.
+        servers: number of servers.
+        batch_size: samples of a trainer and step.
+        step_s: seconds of the step.
+        exchanges_s: the part of it that waits for rows of other ranks, which would come from servers.
+        own_s: the part of it that is each rank's own work.
     """
     trainers = plan.cluster.world_size
     cost = remote_cost(plan, batch_size, trainers, servers)

@@ -1,9 +1,8 @@
-"""How fast a rank computes: the one place from which every price of a training job has it.
+"""How fast a rank computes: the one source for every price of a training job.
 
-A rank on CPU is a core of the machine `cpu` that ships, whose kernels were measured (`recsmith measure kernels`) and
-learned (`recsmith learn kernels`); docs/predict.md says how far they are off. Of GPUs a speed is assumed.
-
-B samples of a rank, i inputs and o outputs of a layer
+A rank on CPU is a core of the shipped machine `cpu`, whose kernels were measured (`recsmith measure kernels`) and
+learned (`recsmith learn kernels`); docs/predict.md states their errors. The speed of GPUs is assumed. B samples of a
+rank, i inputs and o outputs of a layer
 """
 
 from collections.abc import Sequence
@@ -20,25 +19,25 @@ from recsmith.prediction.models.step import Step, gemm, linear, relu
 from recsmith.prediction.models.templates import dots
 from recsmith.units import counted, format_time
 
-CORE = "cpu"  # the machine that ships
-GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
-LARGE = 512  # rows and columns of a product whose speed stands for that of all products
+CORE = "cpu"  # the shipped machine
+GPU_FLOPS = 1e13  # products and sums per second of a GPU in fp32: assumed
+LARGE = 512  # rows and columns of a product whose speed stands for that of all large products
 
-# Products in bf16 beside fp32 (benchmarks/bf16_products.py): by what the processor has for them, and of a layer more.
-# The unit with tiles (amx) was measured in one job alone, which gained more than this.
+# Products in bf16 compared with fp32 (benchmarks/bf16_products.py): factors by the processor's unit, and seconds that
+# each layer adds. The unit with tiles (amx) was measured in one job alone, whose gain was larger than this.
 BF16_UNITS = ("amx_bf16", "avx512_bf16")
 BF16_BY_UNIT, BF16_WITHOUT, BF16_CASTS_S = 0.5, 2.35, 1.3e-4
 
 
 @lru_cache(maxsize=1)
 def core() -> Machine:
-    """The machine that ships, a core of which is a rank on CPU."""
+    """The shipped machine, of which a rank on CPU is a core."""
     return load_machine(CORE)
 
 
 @lru_cache(maxsize=2)
 def flops_per_s(kind: str) -> float:
-    """Products and sums of fp32 that a rank does in a second, in large products. kind: cpu or cuda."""
+    """Products and sums in fp32 per second of a rank, in large matrix products. kind: cpu or cuda."""
     if kind != "cpu":
         return GPU_FLOPS
     [seconds] = core().kernels.seconds(within_step([gemm(1, LARGE, LARGE, LARGE, 0, 1)])).tolist()
@@ -51,15 +50,15 @@ def bytes_per_s() -> float:
 
 
 def call_s() -> float:
-    """Seconds of an operator on a core beside its work."""
+    """Seconds of an operator on a core in addition to its work."""
     return float(np.exp(core().kernels.models["elementwise"].base[0]))
 
 
 def layers_s(shapes: Shapes, batch_size: int, pairs: tuple[int, int] | None = None) -> float:
-    """Seconds of the forward and backward pass of dense layers on a core, with what the host does between kernels.
+    """Seconds of the forward and backward pass of dense layers on a core, with the host's work between kernels.
 
-    shapes: of their parameters; each matrix (o, i) is a linear layer and a rectifier. pairs: features and columns whose
-    products of all pairs the model takes, as DLRM does.
+    shapes: those of the parameters; each matrix (o, i) is a linear layer and a rectifier. pairs: number of features,
+    and columns, of which the model takes products of all pairs, as DLRM does.
     """
     matrices = tuple((shape[0], _product(shape[1:])) for shape in shapes if len(shape) > 1)
     return _layers_s(matrices, batch_size, pairs)
@@ -78,19 +77,19 @@ def _layers_s(matrices: tuple[tuple[int, int], ...], batch_size: int, pairs: tup
 
 
 def bf16_layers_s(fp32_s: float, shapes: Shapes) -> float:
-    """Seconds of dense layers whose products are in bf16, on this processor. fp32_s: what they take in fp32."""
+    """Seconds of dense layers with products in bf16, on this processor. fp32_s: their seconds in fp32."""
     return _bf16_factor() * fp32_s + BF16_CASTS_S * sum(len(shape) > 1 for shape in shapes)
 
 
 def bf16_unit() -> str | None:
-    """What this processor has for products in bf16, by Linux' name; None where it has nothing."""
+    """The processor's unit for products in bf16, by Linux' name; None if it has none."""
     return next((each for each in BF16_UNITS if each in processor_flags()), None)
 
 
 def bf16_line(layers_s: float, matrices: int) -> str:
-    """What products in bf16 bring on this processor beside those in fp32, for people: whether they pay comes first.
+    """A line that says first whether products in bf16 pay on this processor, compared with fp32.
 
-    layers_s: seconds of a step that dense layers take with them. matrices: how many linear layers there are.
+    layers_s: seconds of a step that dense layers take in bf16. matrices: number of linear layers.
     """
     fp32_s = (layers_s - BF16_CASTS_S * matrices) / _bf16_factor()
     more = layers_s - fp32_s

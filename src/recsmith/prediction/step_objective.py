@@ -1,9 +1,9 @@
-"""Plans for the time of a whole training step: communication and lookups that other work hides count for nothing.
+"""Plans for the time of a whole training step: communication and lookups that other work hides cost nothing.
 
-Planners add up lookups and collectives. What of that a step shows depends on the dense part, which they do not see. So
-the search runs several times, with communication weighed against compute in other ways, and of the plans that it finds
-the one with the shortest predicted step is taken. The search by the cost model itself is among them, so its plan is
-never better by prediction.
+Planners add up lookups and collectives. How much of that a step shows depends on the dense part, which planners do not
+see. So the search runs several times, each time with another weight of communication, and the plan with the shortest
+predicted step is taken. One of the searches uses the cost model itself, so the predicted step is never longer than that
+of its plan.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,16 @@ from recsmith.prediction.repricing import reprice
 from recsmith.prediction.traces import is_capture, load_capture
 from recsmith.problems import Problem
 
-WEIGHTS = (1.0, 0.05, 0.25, 4.0)  # of communication, beside compute; the first one is the cost model itself
+WEIGHTS = (1.0, 0.05, 0.25, 4.0)  # weights of communication relative to compute; the first one is the cost model itself
 TYPES = ("table_wise", "column_wise")  # sharding types whose steps can be predicted
 Predicted = Callable[[Plan], float]
 
 
 @dataclass(frozen=True)
 class WeighedEvaluator:
-    """An evaluator whose collectives cost `comm` times as much; all that no collective is part of is the model's.
+    """An evaluator whose collectives cost `comm` times as much; everything else is the model's.
 
-    comm: above 0, or there is nothing to bound by.
+    comm: above 0, since a weight of 0 would leave nothing to bound.
     """
 
     base: Evaluator
@@ -46,17 +46,17 @@ class WeighedEvaluator:
     additive: bool
     extrapolated: dict[str, float]
     step_rule: StepRule
-    bends: tuple[Plane, ...] = ()  # none: those of the model are not weighed
+    bends: tuple[Plane, ...] = ()  # none: the bends of the model have no weights
     lifted: tuple[tuple[float, Evaluator], ...] = ()
 
     @property
     def shared(self) -> Floats:
-        """Latencies, weighed."""
+        """The latencies of the model, with the weight."""
         return self.base.shared * self._factors
 
     @property
     def planes(self) -> tuple[Plane, ...]:
-        """The model's, lower where collectives weigh less: valid, and less tight than they could be."""
+        """The planes of the model, lower if collectives weigh less: valid bounds, but not the tightest."""
         share = min(self.comm, 1.0)
         return tuple(Plane(plane.slopes * share, plane.opening * share) for plane in self.base.planes)
 
@@ -65,19 +65,19 @@ class WeighedEvaluator:
         return np.array([self.comm if part.endswith("comm_s") else 1.0 for part in PARTS])
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """Work terms of pieces, which are not weighed."""
+        """Work terms of pieces, which have no weight."""
         return self.base.terms(modes, widths)
 
     def head(self, sums: Floats) -> Floats:
-        """The four parts, weighed."""
+        """The four parts of the cost, with the weight."""
         return self.base.head(sums) * self._factors
 
     def loads(self, sums: Floats) -> Floats:
-        """Seconds of each phase, weighed."""
+        """Seconds of each phase, with the weight."""
         return self.step_rule.phase_seconds(self.head(sums))
 
     def compute(self, sums: Floats) -> Floats:
-        """Seconds of kernels, which are not weighed."""
+        """Seconds of kernels, which have no weight."""
         return self.base.compute(sums)
 
 
@@ -94,7 +94,7 @@ class WeighedModel:
         return f"{self.base.name}, communication x {self.comm:g}"
 
     def compile(self, problem: Problem) -> WeighedEvaluator:
-        """The model's evaluator, weighed."""
+        """The evaluator of the model, with the weight."""
         base = self.base.compile(problem)
         return WeighedEvaluator(
             base, self.comm, base.problem, base.group, base.groups, base.additive, base.extrapolated, base.step_rule
@@ -103,7 +103,7 @@ class WeighedModel:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The plan with the shortest predicted step. steps: (weight, seconds) of each search, the default's first."""
+    """The plan with the shortest predicted step. steps: (weight, seconds) of each search, that of weight 1 first."""
 
     result: Result
     steps: tuple[tuple[float, float], ...]
@@ -115,10 +115,10 @@ class StepPlan:
 
 
 def plan_for_step(predicted: Predicted, cost_model: str | CostModel | None = None, **options: Any) -> StepPlan:
-    """The plan with the shortest predicted step among those that some searches find.
+    """The plan with the shortest predicted step among those that several searches find.
 
-    predicted: seconds of the step of a plan (`step_predictor`). options: as of `recsmith.plan`; a time limit is for all
-    searches together.
+    predicted: returns the seconds of the step of a plan (`step_predictor`). options: as of `recsmith.plan`; a time
+    limit is for all searches together.
 
     Raises:
         UsageError, Infeasible, NoPlanFound: as `recsmith.plan`, or the plans' steps cannot be predicted.
@@ -140,10 +140,10 @@ def plan_for_step(predicted: Predicted, cost_model: str | CostModel | None = Non
 
 
 def step_predictor(step: Source, machine: Machine | Source = "cpu") -> Predicted:
-    """What predicts the step of plans, from a folder of `recsmith capture` or a file of a model's sizes.
+    """A function that predicts the step of plans, from a folder of `recsmith capture` or a file of a model's sizes.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the path is neither.
     """
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
     if is_capture(step):

@@ -1,12 +1,12 @@
-"""Whether towers pay at a rate of the link between hosts, before anything is trained (docs/towers.md).
+"""Whether towers pay at a given rate of the link between hosts, before anything is trained (docs/towers.md).
 
-A step of plain tables is the one that is predicted elsewhere. Towers leave `1 / ratio` of the bytes of pooled vectors
-that leave a host, by the link's rate, and their modules add work. Overlap of both is not counted. Towers bind tables to
-hosts, so they are compared with plain tables under the plan that is made without them.
+The step of plain tables is predicted elsewhere. Towers reduce the bytes of pooled vectors that leave a host to `1 /
+ratio`, at the link's rate, and their modules add work. Overlap of both is not counted. Towers bind tables to hosts, so
+they are compared with plain tables under the plan that is made without them.
 
-Source of the bytes: a host sends the pooled vectors of its tables for the samples of all others, forward, and the
-gradients of the others' vectors for its own samples, backward (Luo et al., MLSys 2024, section 3); a ring of R ranks
-carries 2 (R - 1) / R of what it sums.
+Source of the bytes: in the forward pass, a host sends the pooled vectors of its tables for the samples of all other
+hosts; in the backward pass, the gradients of the other hosts' vectors for its own samples (Luo et al., MLSys 2024,
+section 3). A ring of R ranks sends 2 (R - 1) / R of the summed bytes.
 """
 
 from dataclasses import replace
@@ -27,13 +27,13 @@ VALUE, ID = 4, 12  # bytes of a number in fp32; of an id and its share of length
 
 @noun
 class AucDelta:
-    """Points of AUC from plain tables, and half of the 95 % interval over five seeds."""
+    """Difference in points of AUC from plain tables, and half of the 95 % interval over five seeds."""
 
     points: float
     half: float
 
     def __str__(self) -> str:
-        """With its sign."""
+        """The difference with its sign, and half of the interval."""
         return f"{self.points:+.2f} ± {self.half:.2f}"
 
     @property
@@ -42,7 +42,7 @@ class AucDelta:
         return self.points + self.half < 0
 
 
-# What `python benchmarks/towers.py auc` measured, by ratio: on MovieLens and on generated clicks.
+# Measured by `python benchmarks/towers.py auc`, by ratio: on MovieLens and on generated clicks.
 AUC = {
     2: (AucDelta(points=-0.12, half=0.29), AucDelta(points=0.42, half=0.30)),
     4: (AucDelta(points=-0.11, half=0.28), AucDelta(points=0.33, half=0.46)),
@@ -54,8 +54,8 @@ AUC = {
 class TowerSteps:
     """A step of plain tables and one of towers, in seconds, and the bytes that leave a host in each.
 
-    link: bytes a second out of a host. under_s: of a step of plain tables under the plan of towers. plain_s: of one
-    under the plan that is made for plain tables, which is what towers must beat.
+    link: bytes per second out of a host. under_s: seconds of a step of plain tables under the plan of towers. plain_s:
+    seconds of one under the plan that is made for plain tables, which towers must beat.
     """
 
     ratio: int
@@ -68,14 +68,14 @@ class TowerSteps:
 
     @property
     def towers_s(self) -> float:
-        """Of a step of towers: what does not cross is saved, down to what still does."""
+        """Seconds of a step of towers: the saved bytes shorten it, down to the time of the bytes that still cross."""
         crosses = (self.pooled_bytes / self.ratio + self.other_bytes) / self.link
         saved = self.pooled_bytes * (1 - 1 / self.ratio) / self.link
         return max(self.under_s - saved, crosses) + self.module_s
 
     @property
     def gain(self) -> float:
-        """How many times the samples a second of plain tables under their own plan."""
+        """Samples per second of towers, as a multiple of those of plain tables under their own plan."""
         return self.plain_s / self.towers_s
 
     @property
@@ -84,7 +84,7 @@ class TowerSteps:
         return pays(gain_of(self.plain_s, self.towers_s))
 
     def __str__(self) -> str:
-        """In a line, the seconds and bytes of both, what follows, and what that costs of AUC."""
+        """In a line, the seconds and bytes of both, whether towers pay, and the change of AUC."""
         under = "" if self.plain_s >= self.under_s else f" ({format_time(self.under_s)} under this one)"
         said = said_of(gain_of(self.plain_s, self.towers_s), NAMED["step"])
         verdict = "towers pay" if self.pays else f"towers do not pay: that {said}"
@@ -98,7 +98,7 @@ class TowerSteps:
 
 
 def _quality(ratio: int, pays: bool) -> str:
-    """What a ratio costs of AUC, by the nearest that was measured, as the end of a sentence that says if it pays."""
+    """The AUC of the nearest measured ratio, as the end of a sentence that says whether towers pay."""
     if ratio == 1:
         return ""
     loses = any(each.shows_loss for each in AUC[_near(ratio)])
@@ -107,7 +107,7 @@ def _quality(ratio: int, pays: bool) -> str:
 
 
 def auc_of(ratio: int, page: str = "") -> str:
-    """How far towers of the nearest ratio that was measured were from plain tables. page: where, behind the seeds."""
+    """Measured difference of towers from plain tables in AUC, at the nearest ratio. page: text added to the seeds."""
     near = _near(ratio)
     movies, clicks = AUC[near]
     return (
@@ -121,10 +121,10 @@ def _near(ratio: int) -> int:
 
 
 def saved_by_plain_plan(plan: Plan, step_s: float, link: float | None = None) -> float:
-    """Seconds by which plain tables are faster under the plan that is made for them than under a plan of towers.
+    """Seconds that plain tables save under their own plan, compared with a plan of towers, by the plan's cost model.
 
-    By the plan's cost model. step_s: of plain tables under the plan of towers, of which the embeddings are a part.
-    link: bytes a second out of a host, as `tower_steps` takes it.
+    step_s: step of plain tables under the plan of towers, of which the embeddings are a part. link: bytes per second
+    out of a host, as for `tower_steps`.
     """
     local = plan.cluster.local_world_size
     links = plan.cluster.links if link is None else replace(plan.cluster.links, inter_host_bandwidth=link / local)
@@ -139,15 +139,18 @@ def tower_steps(
 ) -> TowerSteps:  # fmt: skip
     """Steps of plain tables and of towers under a plan that has each table on one host.
 
-    ratio: columns for each one that leaves a tower. step_s: of a step of plain tables on the plan's links; None: of its
-    embeddings alone, as the plan counts it. link: bytes a second out of a host, by which the step takes more or less
-    than on the plan's; None: that of the plan's cluster, of all its ranks together. dense: numbers that all ranks sum.
-    plain_s: of a step of plain tables under their own plan; None: by what the plan's cost model says of that.
+    Args:
+        plan: the plan of towers.
+        ratio: columns for each column that leaves a tower.
+        step_s: seconds of a step of plain tables on the plan's links; None: those of its embeddings alone, by the plan.
+        link: bytes per second out of a host, which make the step longer or shorter; None: the plan's, of all its ranks.
+        dense: numbers that all ranks sum.
+        plain_s: seconds of a step of plain tables under their own plan; None: by the plan's cost model.
 
     Raises:
         PlanMismatch: a table is on several hosts, or a host has none.
-        UsageError: the plan is of one host, the ratio does not divide the columns of a table, or the link carries
-            nothing.
+        UsageError: the plan is of one host, the ratio does not divide the columns of a table, or the link's rate is not
+            above 0.
     """
     cluster = plan.cluster
     if link is not None and not link > 0:

@@ -1,4 +1,4 @@
-"""Reads a captured folder: the execution graph of all ranks, and what is worth saying about it."""
+"""Reads the folder of a capture: the execution graph of all ranks, and notes for the reader."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,10 +15,10 @@ from recsmith.prediction.kineto import Trace, load_trace
 from recsmith.units import counted, format_time
 
 AGAIN = "capture it again: recsmith capture -o FOLDER -- COMMAND"
-FAR = 200.0  # times as long as a step without the profiler: beyond what it adds, and less than a wrong unit makes
-HEAD = 2**16  # bytes of a file that say what it is
+FAR = 200.0  # a trace this many times as long or short as a plain step is in a wrong unit: no profiler adds as much
+HEAD = 2**16  # bytes at the begin of a file from which its format is recognised
 GZIP, ENDINGS = b"\x1f\x8b", (".trace.json", ".trace.json.gz", ".graph.json", ".about.json")
-MARKS = (b'"traceEvents"', b'"ctrl_deps"', b'"schemaVersion"')  # of Chrome's traces, and of execution graphs
+MARKS = (b'"traceEvents"', b'"ctrl_deps"', b'"schemaVersion"')  # texts of Chrome's traces, and of execution graphs
 
 
 VARIES = (
@@ -56,7 +56,7 @@ def load_capture(folder: Source) -> Captured:
 
 
 def _trace(path: Path, about: CaptureAbout) -> Trace:
-    """The trace of a rank, whose steps take about as long as the capture says of them."""
+    """The trace of a rank; CorruptFile if its steps are far from the seconds that the capture reports."""
     trace = load_trace(path / trace_name(about.rank))
     traced = median(each.end - each.begin for each in trace.steps)
     if about.plain_step_s and not 1 / FAR < traced / about.plain_step_s < FAR:
@@ -68,10 +68,10 @@ def _trace(path: Path, about: CaptureAbout) -> Trace:
 
 
 def is_capture(source: Source) -> bool:
-    """Whether a path is a folder, and so no description of a model: that of a capture, whole or not.
+    """Whether a path is a folder, and so a capture, complete or not, and no description of a model.
 
     Raises:
-        UsageError: it is one file of a capture, or another trace or execution graph of PyTorch.
+        UsageError: the path is one file of a capture, or another trace or execution graph of PyTorch.
     """
     path = Path(source)
     if path.is_file():

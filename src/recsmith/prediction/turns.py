@@ -1,24 +1,24 @@
-"""What messages between hosts take of a step beside the plan's cost, where gloo sends one way and then the other.
+"""Extra seconds of messages between hosts where gloo cannot use both directions of a link at once.
 
-gloo sends nothing before it has heard that the other rank is ready to receive. A rank that comes last to an all-to-all
-has heard it, writes its data, and behind these that it is ready itself: data of the first one follows when all of that
-is through. Where both come at the same time, both have told, and both directions are used at once. So traces say, on
-links of 200 Mbit/s between two hosts of one rank each (docs/benchmarks/train.md); where several ranks share a host, it
-was not measured.
+gloo sends nothing before it has heard that the other rank is ready to receive. A rank that arrives last at an
+all-to-all has heard it already: it writes its data, and only behind them that it is ready itself. The rank that arrived
+first can send only after all of that is through. If both arrive at the same time, both are known to be ready, and both
+directions are used at once. Traces on links of 200 Mbit/s between two hosts of one rank each show this
+(docs/benchmarks/train.md); with several ranks on a host, it was not measured.
 """
 
 from recsmith.plans import Plan
 
-ID_BYTES, LENGTH_BYTES = 8, 4  # of an id and of a bag's length, as they cross ranks
-TOGETHER_S = 6e-4  # of lookups, after which ranks come together half the time (forward_turn_s)
-HALF_IN_TURN = 1.5  # of the seconds of one direction: ids, before which ranks have just met
+ID_BYTES, LENGTH_BYTES = 8, 4  # bytes of an id and of a bag's length, as they are sent between ranks
+TOGETHER_S = 6e-4  # seconds of lookups after which ranks arrive together half the time (forward_turn_s)
+HALF_IN_TURN = 1.5  # times the seconds of one direction: for ids, before whose exchange the ranks have just met
 
 
 def between_hosts_s(plan: Plan, ids: float, bags: float) -> float:
-    """Seconds more than the plan's cost that tables take where a rank alone is on its host, by what gloo does there.
+    """Seconds that a plan's tables take in addition to its cost on hosts of one rank each, because gloo sends in turns.
 
-    ids, bags: that a rank looks up in a step. These cross before the lookup, and nothing hides that; of half of such
-    exchanges the directions take turns.
+    ids, bags: number that a rank looks up in a step. They are exchanged before the lookup, so nothing hides that time;
+    in half of these exchanges the two directions take turns.
     """
     cluster = plan.cluster
     if not takes_turns(plan):
@@ -30,22 +30,22 @@ def between_hosts_s(plan: Plan, ids: float, bags: float) -> float:
 
 
 def takes_turns(plan: Plan) -> bool:
-    """Whether all-to-alls of a plan go one way and then the other: on CPUs, between hosts of one rank each."""
+    """Whether both directions of a plan's all-to-alls take turns: on CPUs, between hosts of one rank each."""
     cluster = plan.cluster
     return cluster.device.kind == "cpu" and cluster.hosts > 1 and cluster.local_world_size == 1
 
 
 def forward_turn_s(plan: Plan, before_s: float) -> float:
-    """Seconds more that rows take to cross since ranks come one after the other, where their messages take turns.
+    """Extra seconds of the forward exchange of rows, because ranks do not arrive at the same time.
 
-    before_s: of lookups, after which they come: ranks meet before these, so the longer they take the farther apart
-    ranks come. Backward, they always do.
+    before_s: seconds of the lookups before the exchange. Ranks meet before the lookups, so the longer these take, the
+    farther apart ranks arrive. In the backward pass they never arrive together. 0 if messages do not take turns.
     """
     share = before_s / (before_s + TOGETHER_S)
     return share * max(each.forward_comm_s for each in plan.cost.per_device) if takes_turns(plan) else 0.0
 
 
 def exchange_s(plan: Plan) -> float:
-    """Seconds in which a core waits for a link between hosts, and its reader has it."""
+    """Seconds in which a core waits for a link between hosts, and is free to read data."""
     ranks = plan.cost.per_device
     return max(each.forward_comm_s for each in ranks) + max(each.backward_comm_s for each in ranks)

@@ -1,10 +1,10 @@
-"""Walks an execution graph: when every event, kernel and collective begins and ends.
+"""Walks an execution graph: computes when every event, kernel and collective begins and ends.
 
 The rules are those of Lin et al. (HiPC 2022) and its multi-GPU successor: the host thread goes through its events in
-order; a kernel begins after its launch, one microsecond after the kernel before it on its stream; a collective begins
-when its last rank has come and a lane of every rank is free. The step ends when the last host thread and the last
-stream do. On a GPU a step begins while the device may still work on the one before, so some steps are walked one after
-the other, and the last one counts.
+order; a kernel begins after its launch, and one microsecond after the kernel before it on its stream; a collective
+begins when its last rank has arrived and a lane of every rank is free. The step ends when the last host thread and the
+last stream end. On a GPU, a step begins while the device may still work on the step before. So a GPU's step is walked
+several times in a row, and the last one counts.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from recsmith.errors import UsageError
 from recsmith.prediction.graph import Event, Graph, Kind
 
-STREAM_GAP_S = 1e-6  # between two kernels of a stream [Lin et al., code]
-HOST = ("host", -1)  # cause of a start: the host thread; otherwise ("stream", event) or ("lane", collective)
+STREAM_GAP_S = 1e-6  # seconds between two kernels of a stream [Lin et al., code]
+HOST = ("host", -1)  # cause of a start: the host thread; other causes are ("stream", event) and ("lane", collective)
 Cause = tuple[str, int]
 
 
 @dataclass(slots=True)
 class EventTimes:
-    """When the events of a rank began and ended on its host (E,), and what they launched (0 where nothing).
+    """When the events of a rank began and ended on its host (E,), and when the work that they launched did (0 if none).
 
-    cause: what a launched kernel, a collective or a wait began after.
+    cause: what a launched kernel, a collective or a wait had to wait for.
     """
 
     begin: list[float] = field(default_factory=list[float])
@@ -34,7 +34,7 @@ class EventTimes:
 
 @dataclass(slots=True)
 class CollectiveTimes:
-    """When a collective ran, which rank came last, at which of its events, and whether a lane held it up."""
+    """When a collective ran, the rank that arrived last, its event there, and what that rank had to wait for."""
 
     begin: float
     end: float
@@ -45,10 +45,11 @@ class CollectiveTimes:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """All times of a graph, of the step of a GPU from when its first host thread begins it.
+    """All times of a graph; for a GPU, times count from when the first host thread begins the step.
 
-    last: what ends last, or, of a GPU, what lets no step be shorter: a host thread, a stream or a lane. step_s: seconds
-    until then, or, of a GPU, since its end in the step before. repeated: that step, those before it and this one.
+    last: the host thread, stream or lane that ends last; for a GPU, the one that lengthens each step most. step_s:
+    seconds until it ends; for a GPU, seconds since it ended in the step before. repeated: the walk of that step
+    together with the steps before it.
     """
 
     graph: Graph
@@ -60,7 +61,7 @@ class Walk:
 
     @property
     def begin_s(self) -> float:
-        """When the seconds of the step begin: later than its host threads, where a GPU was busy with steps before."""
+        """When the step's seconds begin: on a GPU that is busy with earlier steps, later than its host threads."""
         return 0.0 if self.last is None else end_of(self, self.last) - self.step_s
 
 
@@ -68,7 +69,7 @@ Place = tuple[str, int, int]  # ("host" or "stream", rank, event) or ("lane", ra
 
 
 def place_in(walk: Walk, place: Place) -> Place:
-    """A place of a walk among all of the steps that it repeats."""
+    """The place of the last step among all the steps that the walk repeats."""
     where, rank, which = place
     if walk.repeated is None:
         return place
@@ -77,7 +78,7 @@ def place_in(walk: Walk, place: Place) -> Place:
 
 
 def end_of(walk: Walk, place: Place) -> float:
-    """When a place of a walk ends."""
+    """The time at which a place of a walk ends."""
     where, rank, which = place
     if where == "lane":
         return walk.meetings[which].end
@@ -85,17 +86,17 @@ def end_of(walk: Walk, place: Place) -> float:
 
 
 class _Rank:
-    """A rank under way: where its host is, when each stream is free, and when each lane is."""
+    """The state of a rank during the walk: its position on the tape, and when each stream and lane is free."""
 
     def __init__(self, tape: tuple[Event, ...], lanes: int) -> None:
         self.tape, self.times = tape, EventTimes()
         self.place, self.host = 0, 0.0
         self.streams: dict[str, tuple[float, Cause]] = {}
-        self.lanes: list[tuple[float, int]] = [(0.0, -1)] * lanes  # (free from, by the end of which collective)
+        self.lanes: list[tuple[float, int]] = [(0.0, -1)] * lanes  # (free from, collective that ended then)
         self.issued: dict[int, tuple[float, int, Cause]] = {}
 
     def advance(self, meetings: list[CollectiveTimes]) -> None:
-        """Go on until the tape ends, or a collective is awaited that has no time yet."""
+        """Go on until the tape ends, or until the rank awaits a collective whose end is not known yet."""
         times, known, host = self.times, len(meetings), self.host
         begin, end, work_begin, work_end, causes = (
             times.begin.append, times.end.append, times.work_begin.append, times.work_end.append, times.cause.append,
@@ -130,12 +131,12 @@ class _Rank:
         self.place, self.host = len(self.tape), host
 
 
-PICO = 12  # digits of seconds: what differs by less ends together
-STEPS = 3  # of a GPU: then the host is as far ahead of the device as it gets, but where the two are near balance
+PICO = 12  # digits of seconds: ends that differ by less count as equal
+STEPS = 3  # steps walked on a GPU: enough for the host's lead to settle, unless host and device are near balance
 
 
 def walk(graph: Graph) -> Walk:
-    """The times of a graph; UsageError where ranks wait for each other forever."""
+    """The times of all events of a graph; UsageError if ranks wait for each other forever."""
     if not graph.on_gpu:
         return _walked(graph)
     whole = _walked(_repeated(graph, STEPS))
@@ -149,7 +150,7 @@ def walk(graph: Graph) -> Walk:
 
 
 def _ends(graph: Graph) -> Iterator[Place]:
-    """The last of each host thread and stream, and of the collectives."""
+    """The last event of each host thread and each stream, and the last collective."""
     for rank, tape in enumerate(graph.ranks):
         streams = {event.stream: place for place, event in enumerate(tape) if event.kind == Kind.LAUNCH}
         yield from (("stream", rank, place) for place in streams.values())
@@ -160,7 +161,7 @@ def _ends(graph: Graph) -> Iterator[Place]:
 
 
 def _added(walk: Walk, place: Place) -> float:
-    """Seconds between the ends of a place in the last two steps."""
+    """Seconds from the end of a place in the step before last to its end in the last step."""
     where, rank, which = place_in(walk, place)
     each = len(walk.graph.collectives if where == "lane" else walk.graph.ranks[rank])
     whole = walk.repeated or walk
@@ -168,7 +169,7 @@ def _added(walk: Walk, place: Place) -> float:
 
 
 def _repeated(graph: Graph, steps: int) -> Graph:
-    """Some steps of a graph, one after the other."""
+    """A graph that holds the step several times in a row."""
     each = len(graph.collectives)
 
     def shifted(event: Event, number: int) -> Event:
@@ -179,7 +180,7 @@ def _repeated(graph: Graph, steps: int) -> Graph:
 
 
 def _last_step(times: EventTimes, events: int, begin: float) -> EventTimes:
-    """The times of the last step of several, since its begin; causes are places among all of them."""
+    """The times of the last of several steps, counted from its begin; causes stay indices into all steps."""
 
     def last(values: list[float]) -> list[float]:
         return [value - begin for value in values[len(values) - events :]]
@@ -212,7 +213,7 @@ def _walked(graph: Graph) -> Walk:
 
 
 def _last(walk: Walk) -> Place | None:
-    """What ends last."""
+    """The place that ends last, or None if the graph is empty."""
     ends: list[tuple[float, Place]] = []
     for rank, times in enumerate(walk.ranks):
         if times.end:
@@ -224,7 +225,7 @@ def _last(walk: Walk) -> Place | None:
 
 
 def _meet(graph: Graph, ranks: list[_Rank], collective: int) -> CollectiveTimes:
-    """The times of the next collective, which takes the lane of each of its ranks that is free first."""
+    """The times of the next collective; on each of its ranks it takes the lane that is free first."""
     made = graph.collectives[collective]
     last = CollectiveTimes(-1.0, 0.0, 0, 0, HOST)
     chosen = {rank: min(range(graph.lanes), key=lambda lane: ranks[rank].lanes[lane]) for rank in made.ranks}

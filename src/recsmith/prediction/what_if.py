@@ -1,15 +1,15 @@
 """Changes a step before it is predicted: what-ifs of faster links, kernels and overheads, and another cluster.
 
-link=2x             links twice as fast: what a collective takes beyond its latency is halved
-kernel:gemm=0.5x    products take half their time; kernel=0.5x: all kernels. Formulas have kinds of their own
-comm:all_reduce=2x  all-reduces take twice their time
-bytes:all_reduce=0.01x  all-reduces carry a hundredth of their bytes: what they take beyond their latency follows
-overhead=0          no overheads; overhead:T1=0.5x: half of T1
+    link=2x             links twice as fast: the time of a collective beyond its latency is halved
+    kernel:gemm=0.5x    products take half their time; kernel=0.5x: all kernels. Formulas have kinds of their own
+    comm:all_reduce=2x  all-reduces take twice their time
+    bytes:all_reduce=0.01x  all-reduces have a hundredth of their bytes: their time beyond the latency follows
+    overhead=0          no overheads; overhead:T1=0.5x: half of T1
 
-Another cluster changes a step in proportion to the figures of both. Collectives take what their links take, as cost
-model `analytic` counts bytes (costs/collectives.py). All kernels but products of matrices move memory, so they take
-as much less time as its bandwidth is higher. Products and overheads stay, for no figure of a cluster says how fast they
-are: add a what-if for them.
+Another cluster changes a step in proportion to the figures of both. Collectives take the time of their links, with
+bytes counted as by cost model `analytic` (costs/collectives.py). All kernels but products of matrices move memory, so
+their time is divided by the ratio of the memory bandwidths. Products and overheads are unchanged, for no figure of a
+cluster says how fast they are: add a what-if for them.
 """
 
 import re
@@ -31,9 +31,10 @@ _FACTOR = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)x|0")
 
 @noun
 class WhatIf:
-    """One change.
+    """One change of a step.
 
-    of: link, kernel, comm, bytes or overhead. name: which of them ('' for all). factor: of speed, bytes or time.
+    of: link, kernel, comm, bytes or overhead. name: name of the changed kind ('' for all). factor: of speed, bytes or
+    time.
     """
 
     of: str
@@ -45,7 +46,7 @@ def parse_what_ifs(text: str) -> tuple[WhatIf, ...]:
     """The changes that a text names, such as 'link=2x,overhead=0'.
 
     Raises:
-        UsageError: a part that names nothing, or a factor that is none; a link of no speed.
+        UsageError: a part names nothing known or has no valid factor, a link has no speed, or a change is given twice.
     """
     made = tuple(_parsed(part.strip()) for part in text.split(",") if part.strip())
     twins = [(each.of, each.name) for each in made]
@@ -77,11 +78,11 @@ def _parsed(text: str) -> WhatIf:
     return WhatIf(of=of, name=name, factor=factor)
 
 
-Latency = Callable[[CollectiveRun], float]  # seconds of a collective that no link makes shorter
+Latency = Callable[[CollectiveRun], float]  # seconds of a collective that no faster link saves
 
 
 def apply_what_ifs(graph: Graph, what_ifs: tuple[WhatIf, ...], latency: Latency) -> Graph:
-    """The graph after all changes; UsageError for one that names what the step has not."""
+    """The graph after all changes; UsageError for a change of something that the step does not have."""
     for what_if in what_ifs:
         _check_named(graph, what_if)
         tapes = tuple(tuple(_event(event, what_if) for event in tape) for tape in graph.ranks)
@@ -120,15 +121,15 @@ def _collective(made: CollectiveRun, what_if: WhatIf, latency: Latency) -> Colle
     return made
 
 
-SCALED = "gemm"  # the kind of kernels whose time is not one of moving memory
+SCALED = "gemm"  # the kind of kernels whose time is not spent on moving memory
 CALLS = {
     name: Call(name, "world")
-    for name in ("all_to_all", "reduce_scatter", "all_gather", "all_reduce")  # all others go as an all-gather
+    for name in ("all_to_all", "reduce_scatter", "all_gather", "all_reduce")  # all others count as an all-gather
 }
 
 
 def on_cluster(graph: Graph, old: Cluster, new: Cluster, latency: Latency) -> tuple[Graph, str]:
-    """The graph of a step on `old` as it would be on `new`, and a sentence that says what was changed.
+    """The graph of a step on `old`, scaled to `new`, and a sentence that says what was changed.
 
     Raises:
         UsageError: the clusters have other numbers of ranks than the step, or are of other kinds of device.
@@ -150,7 +151,7 @@ def on_cluster(graph: Graph, old: Cluster, new: Cluster, latency: Latency) -> tu
 
 
 def check_carried(ranks: int, old: Cluster, new: Cluster) -> None:
-    """Refuse to carry a step over to a cluster of other devices than it can be on."""
+    """Raise UsageError unless a step of this many ranks can be scaled from the old cluster to the new one."""
     if (old.world_size, new.world_size) != (ranks, ranks):
         raise UsageError(
             f"the step has {ranks} ranks, the plan's cluster {old.world_size} and --cluster {new.world_size}; a step "
@@ -164,7 +165,7 @@ def check_carried(ranks: int, old: Cluster, new: Cluster) -> None:
 
 
 def _of_links(call: Call, cluster: Cluster) -> float:
-    """Seconds per byte, above 0 also where no byte leaves a device."""
+    """Seconds per byte; above 0 even if no byte leaves a device."""
     return max(seconds_per_byte(call, cluster), 1e-18)
 
 

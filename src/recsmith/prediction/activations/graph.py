@@ -1,7 +1,7 @@
-"""The training step of models that are fused into one, as a graph: what each operation reads, makes and takes.
+"""The training step of models that are fused into one, as a graph: inputs, results and costs of each operation.
 
-The operations of the forward pass stand before those of the backward pass, each after what it reads. Memory belongs to
-storages: a view has that of the operation that made it.
+The operations of the forward pass come before those of the backward pass, each after its inputs. Memory belongs to
+storages: a view has the storage of the operation that made it.
 """
 
 from collections import defaultdict
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-Way = Literal["swap", "recompute"]  # what is done with an activation that is not kept
-Ways = Mapping[int, Way]  # by the operation that makes it
+Way = Literal["swap", "recompute"]  # treatment of an activation that is not kept
+Ways = Mapping[int, Way]  # by the operation that makes the activation
 
 
 @dataclass(frozen=True)
 class GraphOperation:
-    """An operation, which goes by its place in the graph.
+    """An operation; its index in the graph identifies it.
 
     inputs: operations whose results it reads; weights and batches are left out. storage: the operation that made the
-    memory of its result; None of a view of a weight or of a batch. nbytes: of memory that it makes. repeats: whether
-    it makes the same once more, which random numbers do not.
+    memory of its result; None for a view of a weight or of a batch. nbytes: bytes of memory that it allocates. repeats:
+    whether it gives the same result when run again, which random numbers do not.
     """
 
     inputs: tuple[int, ...]
@@ -33,30 +33,30 @@ class GraphOperation:
 
 @dataclass(frozen=True)
 class TrainingGraph:
-    """A forward and a backward pass. outputs: operations whose results stay: logits and gradients."""
+    """A forward and a backward pass. outputs: operations whose results are kept: logits and gradients."""
 
     operations: tuple[GraphOperation, ...]
     outputs: frozenset[int]
 
     @cached_property
     def first_backward(self) -> int:
-        """Where the backward pass begins."""
+        """The index at which the backward pass begins."""
         return sum(each.forward for each in self.operations)
 
     @cached_property
     def seconds(self) -> float:
-        """Of the step, when all activations are kept."""
+        """Seconds of the step if all activations are kept."""
         return sum(each.seconds for each in self.operations)
 
     @cached_property
     def kept(self) -> frozenset[int]:
-        """Storages that are never given up: of outputs."""
+        """Storages that are never given up: those of outputs."""
         found = {self.operations[each].storage for each in self.outputs}
         return frozenset(each for each in found if each is not None)
 
     @cached_property
     def uses(self) -> dict[int, tuple[int, int]]:
-        """Of each activation that may be given up: its last use in the forward pass, and its first in the backward."""
+        """For each activation that may be given up: its last use in the forward and its first in the backward pass."""
         last, first = dict[int, int](), dict[int, int]()
         for number, each in enumerate(self.operations):
             read = {self.operations[other].storage for other in each.inputs} | {each.storage}
@@ -77,12 +77,12 @@ class TrainingGraph:
         return found
 
     def inactive_s(self, storage: int) -> float:
-        """How long an activation lies idle (the paper's inactive time, section 4.1)."""
+        """Seconds in which an activation is not used (the paper's inactive time, section 4.1)."""
         last, first = self.uses[storage]
         return self.ends[first - 1] - self.ends[last]
 
     def to_run(self, wanted: int, available: set[int], ways: Ways) -> list[int]:
-        """What is run or fetched in the backward pass before an operation that reads this one, in order."""
+        """Operations to run or fetch, in order, before an operation of the backward pass can read the wanted one."""
         found, left = set[int](), [wanted]
         while left:
             number = left.pop()
@@ -94,10 +94,10 @@ class TrainingGraph:
         return sorted(found)
 
     def survivors(self, ways: Ways) -> set[int]:
-        """Operations of the forward pass whose results are there in the backward pass.
+        """Operations of the forward pass whose results are in memory in the backward pass.
 
-        An intermediate result that the backward pass does not read is dropped, and made again where a recomputed
-        activation needs it; one that does not repeat is kept.
+        An intermediate result that the backward pass does not read is dropped, and computed again if a recomputed
+        activation needs it; a result that does not repeat is kept.
         """
         lives = {
             storage for storage in {each.storage for each in self.operations[: self.first_backward]} - {None}
@@ -109,7 +109,7 @@ class TrainingGraph:
         }  # fmt: skip
 
     def again_s(self, ways: Ways) -> float:
-        """Seconds of all that is computed again."""
+        """Seconds of all operations that are computed again."""
         available, total = self.survivors(ways), 0.0
         for number in range(self.first_backward, len(self.operations)):
             for read in self.operations[number].inputs:
@@ -129,7 +129,7 @@ What = Literal["run", "free", "offload", "left", "fetch", "fetched"]
 class Action(NamedTuple):
     """run an operation; free, offload or fetch a storage; wait until it has left, or until it is fetched.
 
-    at: the operation of the graph for which it is done.
+    at: the operation of the graph for which the action is taken.
     """
 
     what: What
@@ -138,7 +138,7 @@ class Action(NamedTuple):
 
 
 def actions_of(graph: TrainingGraph, ways: Ways) -> tuple[list[Action], list[Action]]:
-    """(of the forward pass, of the backward pass). A fetched storage is waited for where it is used first."""
+    """(actions of the forward pass, of the backward pass). A fetched storage is awaited at its first use."""
     forward = [Action("run", number, number) for number in range(graph.first_backward)]
     backward, available = list[Action](), graph.survivors(ways)
     for number in range(graph.first_backward, len(graph.operations)):
@@ -153,7 +153,7 @@ def actions_of(graph: TrainingGraph, ways: Ways) -> tuple[list[Action], list[Act
 
 
 def _last_uses(graph: TrainingGraph, actions: list[Action], backward: int, ways: Ways) -> dict[int, list[Action]]:
-    """Storages that are given up after each place of the list."""
+    """Storages that are given up after each index of the list of actions."""
     last: dict[int, int] = {}
     ending: defaultdict[int, list[Action]] = defaultdict(list)
 
@@ -164,7 +164,7 @@ def _last_uses(graph: TrainingGraph, actions: list[Action], backward: int, ways:
 
     for place, (what, number, _) in enumerate(actions):
         operation = graph.operations[number]
-        if operation.storage == number and number in last:  # it is made or fetched once more
+        if operation.storage == number and number in last:  # the storage is made or fetched once more
             ended(number)
         touched = {operation.storage}
         if what == "run":

@@ -1,9 +1,10 @@
-"""How many members are trained at once, and which activations are kept, copied to the host, or computed again.
+"""Decides how many members are trained at once, and which activations are kept, copied, or computed again.
 
 The scheduler of Purandare et al., "mu-TWO" (MLSys 2023), sections 3.2 and 4.2: partitions of the members into
-sub-arrays are simulated, those above the limit of memory are dropped, and the shortest is taken. In a partition one
-activation after the other is given up while the peak is above the limit: the one that lies idle longest is copied, or
-the one that frees most bytes for a second of computing is computed again, whichever costs less in the simulation.
+sub-arrays are simulated, those above the limit of memory are dropped, and the shortest is taken. In a partition, one
+activation after the other is given up while the peak is above the limit. The candidates are the one that is unused for
+longest, to be copied to the host, and the one that frees most bytes per second of computing, to be computed again; the
+cheaper one in the simulation is taken.
 """
 
 import math
@@ -17,16 +18,16 @@ from recsmith.prediction.activations.timeline import Timeline, played
 from recsmith.units import counted, format_size
 
 BOTH: tuple[Way, ...] = ("swap", "recompute")
-GraphOf = Callable[[int, int], TrainingGraph]  # (group of equal members, how many of them) -> their step as one
-Part = tuple[int, int]  # of a partition: (group, how many members)
+GraphOf = Callable[[int, int], TrainingGraph]  # (group of equal members, number of them) -> their fused step
+Part = tuple[int, int]  # a part of a partition: (group, number of members)
 
 
 @dataclass(frozen=True)
 class ArraySchedule:
-    """A step of all members: sub-arrays in their order, each with what becomes of its activations.
+    """A step of all members: sub-arrays in their order, each with the treatment of its activations.
 
-    peak_bytes, end_bytes: in memory at most, and when all is done. stalled_s: of waiting for copies. again_s: of
-    computing once more. copied_s: of the link.
+    peak_bytes, end_bytes: in memory at most, and at the end. stalled_s: seconds of waiting for copies. again_s: seconds
+    of computing again. copied_s: seconds of copies on the link.
     """
 
     parts: tuple[Part, ...]
@@ -41,11 +42,11 @@ class ArraySchedule:
 
     @property
     def again_share(self) -> float:
-        """Seconds of computing again, of those of computing once."""
+        """Seconds of computing again, as a share of the seconds of computing once."""
         return self.again_s / max(1e-30, self.seconds - self.stalled_s - self.again_s)
 
     def line(self, limit: float) -> str:
-        """What is said of it."""
+        """A line on the schedule and its memory."""
         sizes = ", ".join(str(size) for _, size in self.parts)
         given_up = {way: sum(each == way for ways in self.ways.values() for each in ways.values()) for way in BOTH}
         done = [f"{counted(given_up[way], 'activation')} {how}" for way, how in
@@ -63,12 +64,17 @@ def scheduled(
 ) -> ArraySchedule:  # fmt: skip
     """The shortest schedule that stays within the limit.
 
-    candidates: partitions of the members. limit: bytes. link: bytes a second to the host; without it nothing is copied.
-    ways: what may be done with activations. joined: bytes into which results of several sub-arrays are copied last.
-    held: bytes that are taken beside, all along.
+    Args:
+        graph_of: gives the fused step of a part.
+        candidates: partitions of the members.
+        limit: bytes of memory.
+        link: bytes per second to the host; without it nothing is copied.
+        ways: permitted treatments of activations.
+        joined: bytes into which results of several sub-arrays are copied at the end.
+        held: bytes that are in use in addition, all the time.
 
     Raises:
-        NoPlanFound: the simulation finds none.
+        NoPlanFound: the simulation finds no schedule within the limit.
     """
     allowed: list[Way] = [way for way in ways if link or way != "swap"]
     best: ArraySchedule | None = None
@@ -76,7 +82,7 @@ def scheduled(
     for parts in candidates:
         graphs = {part: graph_of(*part) for part in parts}
         if best is not None and sum(graphs[part].seconds for part in parts) >= best.seconds:
-            continue  # nothing makes it shorter
+            continue  # giving up activations never makes it shorter
         found = _within(parts, graphs, limit - held, link or math.inf, allowed)
         most = max(found.peak_bytes, found.end_bytes + (joined if len(parts) > 1 else 0)) + held
         found = replace(found, peak_bytes=most)
@@ -92,9 +98,9 @@ def scheduled(
 
 
 def partitions(members: Sequence[int], most: int | None = None) -> Iterator[tuple[Part, ...]]:
-    """Members in sub-arrays of about equal size, from all at once, or so many at most, to one at a time.
+    """Partitions of members into sub-arrays of about equal size, from all or `most` at once to one at a time.
 
-    members: how many each group of equal ones has.
+    members: number of members in each group of equal ones.
     """
     before = None
     for at_once in range(min(most or max(members), max(members)), 0, -1):
@@ -110,7 +116,7 @@ def partitions(members: Sequence[int], most: int | None = None) -> Iterator[tupl
 def _within(
     parts: Sequence[Part], graphs: dict[Part, TrainingGraph], limit: float, link: float, allowed: Sequence[Way]
 ) -> ArraySchedule:  # fmt: skip
-    """One partition; its peak is above the limit where no activation is left to give up."""
+    """The schedule of one partition; its peak is above the limit if no more activations can be given up."""
     order = [graphs[part] for part in parts]
     actions = lru_cache(maxsize=256)(lambda part, ways: actions_of(graphs[part], dict(ways)))
 
@@ -150,9 +156,10 @@ def _within(
 
 
 def _worth(way: Way, graph: TrainingGraph, ways: dict[int, Way], each: int) -> tuple[float, float]:
-    """By what candidates are chosen: inactive time, or bytes freed for a second of computing (recompute ratio).
+    """The criterion for candidates: inactive time, or bytes freed per second of computing (recompute ratio).
 
-    That counts what others that are computed again need then, too; of equal ones, the longest idle one is chosen.
+    The seconds include the additional computing of other activations that are computed again. Among equal candidates
+    the one that is unused for longest is chosen.
     """
     idle = graph.inactive_s(each)
     if way == "swap":

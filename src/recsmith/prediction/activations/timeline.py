@@ -1,7 +1,8 @@
-"""The step of fused arrays one after the other, as it would go: its actions in order, its peak of memory, its seconds.
+"""Simulates the step of fused arrays one after the other: its actions in order, its peak memory, its seconds.
 
-While the backward pass of one array waits for an activation, operations of the next one's forward pass are run, as far
-as memory allows (the paper's multiplexer, section 4.2.2). Copies to the host and back have a link each, in order.
+While the backward pass of one array waits for an activation, operations of the next array's forward pass are run, as
+far as memory allows (the paper's multiplexer, section 4.2.2). Copies to the host and back have a link each, and run in
+order.
 """
 
 import math
@@ -12,15 +13,15 @@ from itertools import accumulate
 
 from recsmith.prediction.activations.graph import Action, TrainingGraph
 
-Actions = tuple[list[Action], list[Action]]  # of a forward and of a backward pass
+Actions = tuple[list[Action], list[Action]]  # actions of a forward and of a backward pass
 
 
 @dataclass
 class Timeline:
-    """What was done so far. peak_at: the operation for which each array was at work when memory was at its peak.
+    """The simulated actions so far. peak_at: the operation of each array at the time of the peak of memory.
 
-    link: bytes a second to the host, and as many back. stalled_s: spent waiting for copies. again_s: for what was run
-    before.
+    link: bytes per second to the host, and the same back. stalled_s: seconds of waiting for copies. again_s: seconds of
+    operations that ran before.
     """
 
     graphs: Sequence[TrainingGraph]
@@ -35,13 +36,13 @@ class Timeline:
     again_s: float = 0.0
     copied_s: float = 0.0
     _at: dict[int, int] = field(default_factory=dict[int, int])
-    _up: float = 0.0  # when each link is free
+    _up: float = 0.0  # times when the links are free
     _down: float = 0.0
     _leaving: deque[tuple[float, int, int]] = field(default_factory=deque[tuple[float, int, int]])
     _arriving: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
 
     def do(self, array: int, action: Action) -> None:
-        """One action of an array."""
+        """Simulate one action of an array."""
         what, number, at = action
         operation = self.graphs[array].operations[number]
         self._at[array] = at
@@ -64,12 +65,12 @@ class Timeline:
         self.actions.append((array, action))
 
     def missing_s(self, array: int, number: int) -> float:
-        """How long a fetched activation is not there yet."""
+        """Seconds until a fetched activation has arrived."""
         return self._arriving[array, number] - self.seconds
 
     @property
     def link_is_free(self) -> bool:
-        """Whether nothing is being fetched."""
+        """Whether no fetch is under way."""
         return self._down <= self.seconds
 
     def _make(self, nbytes: int) -> None:
@@ -80,7 +81,7 @@ class Timeline:
             self.peak, self.peak_at = self.live, dict(self._at)
 
     def _left(self) -> None:
-        """The oldest copy to the host has ended, and its memory is free."""
+        """End the oldest copy to the host, and free its memory."""
         ended, array, number = self._leaving.popleft()
         self._wait(ended)
         self.live -= self.graphs[array].operations[number].nbytes
@@ -100,7 +101,7 @@ class Timeline:
 
 
 def played(graphs: Sequence[TrainingGraph], passes: Sequence[Actions], limit: float, link: float) -> Timeline:
-    """The step of arrays one after the other. passes: what each of them does."""
+    """The step of arrays one after the other. passes: the actions of each array."""
     line = Timeline(graphs, limit, link)
     waiting = [deque(forward) for forward, _ in passes]
     for array, (_, backward) in enumerate(passes):
@@ -111,11 +112,11 @@ def played(graphs: Sequence[TrainingGraph], passes: Sequence[Actions], limit: fl
 
 
 def _backward(line: Timeline, array: int, actions: list[Action], following: deque[Action]) -> None:
-    """A backward pass, with activations fetched ahead of their use and beside the next array's forward pass."""
+    """A backward pass; activations are fetched ahead of their use, during the next array's forward pass."""
     graph = line.graphs[array]
     changes = [_change(graph, each) for each in actions]
-    own = list(accumulate(changes, initial=0))  # bytes of the array before each action, above those at the start
-    before, others = line.live, 0  # others: bytes beside `before + own`: fetched ahead, and of the next array
+    own = list(accumulate(changes, initial=0))  # bytes of the array before each action, relative to the start
+    before, others = line.live, 0  # others: bytes besides `before + own`: fetched ahead, and of the next array
     fetches = deque((place, each) for place, each in enumerate(actions) if each.what == "fetch")
     for place, action in enumerate(actions):
         while fetches and line.link_is_free:
@@ -144,6 +145,6 @@ def _backward(line: Timeline, array: int, actions: list[Action], following: dequ
 
 
 def _change(graph: TrainingGraph, action: Action) -> int:
-    """How many bytes there are more after an action; those of an offloaded storage are counted until they have left."""
+    """Bytes that an action adds; those of an offloaded storage count until the copy has ended."""
     nbytes = graph.operations[action.number].nbytes
     return {"run": nbytes, "fetch": nbytes, "free": -nbytes}.get(action.what, 0)

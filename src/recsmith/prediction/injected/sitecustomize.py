@@ -1,4 +1,4 @@
-"""What Python runs first under `recsmith capture`: it arms a capture once PyTorch's optimizers are there."""
+"""Python runs this file first under `recsmith capture`: it arms a capture once PyTorch's optimizers are imported."""
 
 import importlib.util
 import os
@@ -10,10 +10,10 @@ OPTIMIZERS = "torch.optim.optimizer"
 
 
 class _Arming:
-    """Finds the module of optimizers as Python would, and arms the capture when it has been executed."""
+    """Finds the module of optimizers as Python would, and arms the capture after the module has been executed."""
 
     def find_spec(self, name, path=None, target=None):
-        """The spec of OPTIMIZERS with a loader that arms; None for all other modules."""
+        """The spec of OPTIMIZERS, with a loader that arms the capture; None for all other modules."""
         if name != OPTIMIZERS:
             return None
         sys.meta_path.remove(self)
@@ -31,7 +31,7 @@ class _Arming:
 
 
 def _arm(module):
-    """Begin the capture with the first optimizer's first step: by then, torch is imported as a whole."""
+    """Begin the capture at the first optimizer's first step: by then, torch is fully imported."""
 
     def first(optimizer, *_):
         handle.remove()

@@ -1,10 +1,10 @@
 # pyright: basic
 """Measures kernels on one thread of this machine's CPU (imports torch).
 
-Each is what an operator of a real step is to the profiler: tensors are freshly made by it, other code and data have
-passed through the caches, and the thread's own time counts, which other processes disturb least. A kernel that runs in
-a loop of its own finds its code in the caches. In a step dozens of other operators run before it comes again, and a
-short one then takes up to twice as long.
+Each kernel is measured as the profiler sees an operator of a real step: its output tensors are new, other code and data
+have passed through the caches, and the thread's own time counts, which other processes disturb least. A kernel that
+runs in a loop of its own finds its code in the caches. In a step, dozens of other operators run before it runs again,
+and a short kernel then takes up to twice as long.
 """
 
 import time
@@ -20,13 +20,13 @@ from recsmith.prediction.kernels import LOOKUPS
 from recsmith.prediction.kernels.times import BETWEEN, KernelCase, usual
 from recsmith.prediction.operators import ADAGRAD, kernel_of, kind_of
 
-REPETITIONS, LEAST_S = 7, 1e-7  # of a visit; what a kernel takes at least
+REPETITIONS, LEAST_S = 7, 1e-7  # runs in a visit; the shortest time of a kernel
 NAMES = {torch.float32: "float", torch.int64: "long int", torch.int32: "int"}
 Visit = Callable[[], list[tuple[KernelShape, float]]]
 
 
 def prepare_kernel(case: KernelCase) -> Visit:
-    """What times a case on each call: its kernels and their seconds, of embeddings the forward and the backward one.
+    """A function that times the kernels of a case on each call; for embeddings, the forward and the backward kernel.
 
     Its tensors are made once.
     """
@@ -35,13 +35,13 @@ def prepare_kernel(case: KernelCase) -> Visit:
 
 @cache
 def _between() -> tuple[Callable[[], None], float]:
-    """Other code, and the seconds of a call that does nothing after it."""
+    """Other code that runs before each measurement, and the seconds of timing a call that does nothing."""
     between = other_code()
     return between, calling_s(between)
 
 
 def kernel_and_call(case: KernelCase) -> tuple[KernelShape, Callable[[], Any]]:
-    """The kernel of a case that is no embedding, and what runs it. Its tensors are made once, on the default device."""
+    """The kernel of a case that is no embedding, and a function that runs it; its tensors are on the default device."""
     name, call, inputs = _operator(case)
     dims = [[list(one.shape) for one in each] if isinstance(each, list) else list(each.shape) for each in inputs]
     types = ["TensorList" if isinstance(each, list) else NAMES[each.dtype] for each in inputs]
@@ -68,7 +68,7 @@ def _prepared(case: KernelCase) -> Visit:
     return visit
 
 
-Operator = tuple[str, Callable[[], Any], list[Any]]  # name, call, inputs as the profiler would show them
+Operator = tuple[str, Callable[[], Any], list[Any]]  # name, call, inputs as the profiler would record them
 
 
 def _operator(case: KernelCase) -> Operator:
@@ -78,7 +78,7 @@ def _operator(case: KernelCase) -> Operator:
 
 
 def _gemm(case: KernelCase) -> Operator:
-    """Forward (the weight is transposed), gradient of the input, gradient of the weight."""
+    """A forward product (the weight is transposed), a gradient of the input, or a gradient of the weight."""
     batch, m, k, n = case.figures
     lead = (batch,) if batch > 1 else ()
     left = torch.rand(*lead, m, k) if case.way != 2 else torch.rand(*lead, k, m).transpose(-1, -2)
@@ -108,7 +108,7 @@ def _rows(case: KernelCase) -> torch.Tensor:
 
 
 def _transpose(case: KernelCase) -> Operator:
-    """A batch of heads, or a matrix, in another order; the copy is what the operator `contiguous` ends in."""
+    """A batch of heads, or a matrix, in another order; this copy is the work of the operator `contiguous`."""
     rows, columns, pieces = case.figures
     source = (torch.rand(rows, columns).t() if case.way % 2
               else torch.rand(max(1, rows // pieces), pieces, columns).transpose(0, 1))  # fmt: skip
@@ -192,14 +192,14 @@ def _sparse(case: KernelCase) -> Operator:
             [order, lengths, ids])  # fmt: skip
 
 
-LOOKUP_REPETITIONS = 4  # of a visit; the first one warms up
-STEADY = 1.1  # clock over the thread's own time, from which on something else has run in between
+LOOKUP_REPETITIONS = 4  # runs in a visit; the first one warms up
+STEADY = 1.1  # wall-clock time over the thread's own time, above which something else has run in between
 
 
 def prepare_embedding(case: KernelCase) -> Callable[[], list[tuple[KernelShape, float]]]:
-    """What times the forward and the backward kernel of a case on each call; ids are drawn evenly.
+    """A function that measures the forward and the backward kernel of a case on each call; ids are drawn evenly.
 
-    The profiler goes by the clock, so repetitions in which the thread was held up are left out, unless all were.
+    The profiler uses wall-clock time, so runs in which the thread was held up are left out, unless all were.
     """
     from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
     from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
@@ -250,11 +250,11 @@ def prepare_embedding(case: KernelCase) -> Callable[[], list[tuple[KernelShape, 
 
 
 FLOAT = 4  # bytes
-EMPTY = 100  # timed calls that do nothing, to see what calling and timing cost
+EMPTY = 100  # timed calls that do nothing, to measure the cost of calling and timing
 
 
 def other_code() -> Callable[[], None]:
-    """A call that runs some small operators, forward and backward."""
+    """A function that runs some small operators, forward and backward."""
     net = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 16), nn.Sigmoid(), nn.Softmax(-1))
     inputs = torch.rand(4, 16)
 
@@ -273,13 +273,13 @@ def _data() -> torch.Tensor:
 
 
 def pass_data(size: int) -> None:
-    """Move so many bytes, BETWEEN[1] at most, through the caches: half are read, and half written."""
+    """Move this many bytes, BETWEEN[1] at most, through the caches: half are read, and half written."""
     half = size // (2 * FLOAT)
     _data()[:half].copy_(_data()[half : 2 * half])
 
 
 def calling_s(between: Callable[[], None]) -> float:
-    """Seconds of the thread that it takes to call PyTorch and to be timed, which are no part of a kernel."""
+    """Seconds of the thread to call PyTorch and to take the time, which are no part of a kernel."""
     tensor, spent = torch.rand(4), list[float]()
     for _ in range(EMPTY):
         between()

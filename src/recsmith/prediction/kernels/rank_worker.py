@@ -1,5 +1,5 @@
 # pyright: basic
-"""What each local rank runs while collectives are measured (imports torch)."""
+"""Code that each local rank runs while collectives are measured (imports torch)."""
 
 import time
 from typing import Any
@@ -8,12 +8,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-SMALLEST, LARGEST = 2**6, 2**24  # bytes; what one machine's ranks pass to each other in a step
-REPETITIONS = 15  # turns of all sizes; a disturbance hits many sizes once, not one size often
+SMALLEST, LARGEST = 2**6, 2**24  # bytes that one machine's ranks send to each other in a step
+REPETITIONS = 15  # turns through all sizes, so that a disturbance hits many sizes once, and not one size often
 
 
 def measure_collectives(seed: int, sizes: int) -> list[dict[str, Any]]:
-    """Seconds of all-to-alls and all-reduces of some sizes: what the last rank to come sees, by the lower quartile."""
+    """Seconds of all-to-alls and all-reduces of some sizes: as the last rank sees them, lower quartile of the turns."""
     from recsmith.prediction.kernels.times import usual
 
     draws, ranks = np.random.default_rng(seed), dist.get_world_size()
@@ -31,7 +31,7 @@ def measure_collectives(seed: int, sizes: int) -> list[dict[str, Any]]:
 
 
 def _once(call: Any) -> float:
-    """Seconds of a collective on the rank that came last, which is the one that sees least of it."""
+    """Seconds of a collective on the rank that arrived last, which sees the shortest time."""
     dist.barrier()
     begun = time.perf_counter()
     call()

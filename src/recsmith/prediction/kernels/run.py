@@ -1,4 +1,4 @@
-"""Measures kernels and collectives of this machine, in the order of a seed; a second run goes on after the first."""
+"""Measures kernels and collectives of this machine, in the order of a seed; a second run continues the first."""
 
 import os
 import time
@@ -25,21 +25,26 @@ from recsmith.prediction.kernels.times import (
     save_times,
 )
 
-QUIET = "KINETO_LOG_LEVEL"  # of the profiler, which else writes two lines to stderr each time it starts
+QUIET = "KINETO_LOG_LEVEL"  # level of the profiler, which else writes two lines to stderr each time it starts
 WORKER = "recsmith.prediction.kernels.rank_worker:measure_collectives"
-SIZES = 64  # of each collective
-BLOCK, VISITS = 36, 3  # cases that take turns, twice every kind; turns
-AGREE = 0.15  # relative difference of a case's two fastest visits beyond which it was disturbed, and is left out
+SIZES = 64  # sizes of each collective
+BLOCK, VISITS = 36, 3  # cases that take turns, two of every kind; number of turns
+AGREE = 0.15  # relative difference of a case's two fastest visits above which it is left out as disturbed
 
 
 def measure_kernels(
     target: Path, *, budget_s: float | None, seed: int, cases: int | None = None, ranks: tuple[int, ...] = (),
     on_progress: Callable[[int], object] | None = None,
 ) -> KernelMeasurements:  # fmt: skip
-    """Measure kernels, then collectives between local ranks, and add them to a file, made if need be.
+    """Measure kernels, then collectives between local ranks, and add them to a file, which is made if need be.
 
-    budget_s: of the kernels. cases: that the file shall hold, with those that were disturbed; what is there already is
-    not measured again, nor are collectives of as many ranks. Ctrl-C ends the kernels as the budget would.
+    Args:
+        target: the file.
+        budget_s: seconds for the kernels; Ctrl-C ends them as the budget does.
+        seed: the order of the cases.
+        cases: number of cases that the file shall have in the end, including disturbed ones.
+        ranks: numbers of ranks for which collectives are measured, unless the file has them.
+        on_progress: called with the number of kernels in the file.
 
     Raises:
         UsageError: the file is of another device or seed.
@@ -85,14 +90,14 @@ def _opened(target: Path, seed: int, version: str) -> KernelMeasurements:
 
 
 def _visited(block: list[KernelCase], prepare: Any) -> list[list[tuple[KernelShape, float]]]:
-    """Every kernel of a block with the seconds of its visits: cases take turns, so a disturbance hits many once."""
+    """Each kernel of a block with the seconds of its visits; cases take turns, so a disturbance hits many once."""
     visits = [prepare(case) for case in block]
     turns = [[each for visit in visits for each in visit()] for _ in range(VISITS)]
     return [list(same) for same in zip(*turns, strict=True)]
 
 
 def steady(visited: list[list[tuple[KernelShape, float]]]) -> list[KernelTime]:
-    """Kernels whose two fastest visits agree, each with the middle one."""
+    """Kernels whose two fastest visits agree, each with the middle one of its times."""
     kept: list[KernelTime] = []
     for same in visited:
         ordered = sorted(seconds for _, seconds in same)

@@ -1,7 +1,7 @@
-"""The kernels that a seed measures, and the file of what was measured (no torch here).
+"""The kernels that a seed measures, and the file of their times (no torch here).
 
-Kinds are measured in turn, their figures spread evenly in their logarithms. `recsmith measure kernels` writes the file,
-and `recsmith learn kernels` reads it.
+Kinds are measured in turn, with figures that are evenly distributed in their logarithms. `recsmith measure kernels`
+writes the file, and `recsmith learn kernels` reads it.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from recsmith.files import check_schema, decode, dump_json, encode, read_json, s
 from recsmith.prediction.kernels import figures_of
 from recsmith.prediction.operators import KINDS
 
-LEAST_SECONDS = 1e-9  # no kernel and no collective takes less
+LEAST_SECONDS = 1e-9  # the shortest valid time of a kernel or a collective
 TIMES_SCHEMA = "recsmith/kernel-times/1"
 
 
 @noun
 class KernelTime:
-    """A kernel and its seconds. shape: as prediction/operators.py has it; between: bytes that passed before."""
+    """A kernel and its seconds. shape: as prediction/operators.py defines it; between: bytes that passed before."""
 
     kind: str
     shape: tuple[float, ...]
@@ -43,7 +43,7 @@ class KernelTime:
 
 @noun
 class CollectiveTime:
-    """A collective and what the rank that came last saw of it."""
+    """A collective and its seconds on the rank that arrived last."""
 
     name: str
     ranks: int
@@ -61,7 +61,7 @@ class CollectiveTime:
 
 @noun
 class KernelMeasurements:
-    """What was measured on a device. cases: that were visited, with those that something disturbed."""
+    """Times measured on a device. cases: number of measured cases, including those that something disturbed."""
 
     device: str
     versions: str
@@ -72,7 +72,7 @@ class KernelMeasurements:
 
 
 def load_times(source: Source) -> KernelMeasurements:
-    """The kernel times of a file; UsageError or CorruptFile where it is none."""
+    """The kernel times in a file; UsageError or CorruptFile if it holds none."""
     name = source_text(source, "kernel times")
     raw: Any = read_json(name)
     if not isinstance(raw, dict):
@@ -81,15 +81,15 @@ def load_times(source: Source) -> KernelMeasurements:
 
 
 def save_times(times: KernelMeasurements, target: Path) -> None:
-    """Write a file of kernel times, whole or not at all."""
+    """Write a file of kernel times, completely or not at all."""
     write_text(str(target), dump_json({"schema": TIMES_SCHEMA, **encode(times)}))
 
 
 TURNS = ("gemm", "elementwise", "gemm", "concat", "gemm", "transpose", "reduction", "interaction", "gemm", "copy",
          "exponential", "softmax", "gemm", "embedding", "normalisation", "sparse", "elementwise",
          "embedding")  # fmt: skip
-VECTOR = 16  # floats
-BETWEEN = (2**18, 2**26)  # bytes: from what stays in the nearest caches to twice a last cache of 32 MiB
+VECTOR = 16  # floats of a vector of the processor
+BETWEEN = (2**18, 2**26)  # bytes: from data that fits into the nearest caches to twice a last cache of 32 MiB
 MOST_IDS, MOST_ROWS = 400_000, 2_000_000  # of all tables of a lookup
 
 
@@ -104,12 +104,12 @@ class KernelSizes:
 
 OF_A_CPU = KernelSizes(flops=2e9, rows=16_384, elements=4e6)  # larger products take a tenth of a second of a core
 OF_A_GPU = KernelSizes(flops=2e12, rows=65_536, elements=1e8)
-LEAST_ELEMENTS = 64  # of a tensor
+LEAST_ELEMENTS = 64  # fewest elements of a tensor
 
 
 @noun
 class KernelCase:
-    """A kernel to measure. figures: what its kind needs to build the tensors; way: which of its operators.
+    """A kernel to measure. figures: sizes from which its kind builds the tensors; way: which of its operators is run.
 
     between: bytes of other data that pass before each run.
     """
@@ -121,7 +121,7 @@ class KernelCase:
 
 
 def draw_case(seed: int, number: int, sizes: KernelSizes = OF_A_CPU) -> KernelCase:
-    """The case of a number."""
+    """The case with this number."""
     draws = np.random.default_rng((seed, number))
     kind = TURNS[number % len(TURNS)]
     way, between = int(draws.integers(0, 6)), _evenly(draws, *BETWEEN)
@@ -139,7 +139,7 @@ def _figures(kind: str, draws: np.random.Generator, sizes: KernelSizes) -> tuple
         return _evenly(draws, low, high)
 
     def extent(low: float, high: float) -> int:
-        """As models have them: half of all are whole vectors of the processor, for which code is faster."""
+        """Draw an extent as in real models: half are whole vectors of the processor, for which code is faster."""
         found = between(low, high)
         return max(VECTOR, found - found % VECTOR) if draws.random() < 0.5 else found
 
@@ -165,6 +165,6 @@ def _figures(kind: str, draws: np.random.Generator, sizes: KernelSizes) -> tuple
 
 
 def usual(seconds: Sequence[float]) -> float:
-    """The lower quartile of repeated times: other processes only ever add to them, so the median says less."""
+    """The lower quartile of repeated times: other processes only add to them, so the median is less accurate."""
     ordered = sorted(seconds)
     return ordered[(len(ordered) - 1) // 4]

@@ -9,7 +9,7 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.files import check_schema, decode, parse, read_text, source_text
 
 MODEL_SCHEMA = "recsmith/model/1"
-LARGEST = 2**20  # of any size
+LARGEST = 2**20  # limit of any size
 ModelKind = Literal["dlrm", "dlrm_dcn", "mlp", "transformer", "hstu"]
 HISTORIES = ("hstu",)  # kinds that read histories, whose tables are not pooled
 SPARSE = ("dlrm", "dlrm_dcn", *HISTORIES)  # kinds that have embedding tables, which a plan describes
@@ -17,15 +17,15 @@ SPARSE = ("dlrm", "dlrm_dcn", *HISTORIES)  # kinds that have embedding tables, w
 
 @noun
 class Model:
-    """A model to predict; batch_size: samples per rank, of an mlp or transformer (a plan says it for the others).
+    """A model to predict; batch_size: samples per rank, of an mlp or transformer (other models take it from the plan).
 
-    dense_features: columns of the dense input. bottom, top: layers of dlrm and dlrm_dcn, without their last ones, which
-    follow from the tables' columns and from the one label. cross_layers, cross_rank: of dlrm_dcn. layers: hidden ones
-    of mlp. blocks, width, heads, hidden, sequence: of transformer. blocks, heads, attention_dim, linear_dim, top: of
-    hstu, whose width is that of its tables. output_streams: what its output projection reads side by side, of
-    linear_dim columns a head: 1, or 3 where gate and input stand beside what attention gives. history: its positions in
-    the mean; None: ids of the longest feature of the plan. joined: features whose rows are put together to one
-    sequence. matrix_flops: products and sums a second of the device, for devices of which no figure is known.
+    dense_features: columns of the dense input. bottom, top: layers of dlrm and dlrm_dcn, without their last ones, whose
+    sizes follow from the tables' columns and from the one label. cross_layers, cross_rank: of dlrm_dcn. layers: hidden
+    ones of mlp. blocks, width, heads, hidden, sequence: of transformer. blocks, heads, attention_dim, linear_dim, top:
+    of hstu, whose width is that of its tables. output_streams: inputs of its output projection, of linear_dim columns a
+    head each: 1, or 3 if gate and input are added to the output of attention. history: mean number of its positions;
+    None: ids of the longest feature of the plan. joined: features whose rows are joined to one sequence. matrix_flops:
+    products and sums per second of the device, for devices of which no figure is known.
     """
 
     kind: ModelKind
@@ -91,7 +91,7 @@ BUILT_IN = {  # by the names of their workloads
 
 
 def load_model(source: Source) -> Model:
-    """The model of a built-in name, or of a YAML or JSON file; UsageError or CorruptFile where it is none."""
+    """The model of a built-in name, or of a YAML or JSON file; UsageError or CorruptFile if there is none."""
     name = source_text(source, "a model")
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -102,10 +102,10 @@ def load_model(source: Source) -> Model:
 
 
 def layer_shapes(model: Model, features: int = 0, width: int = 0) -> list[tuple[int, ...]]:
-    """Shapes of the dense parameters of a described model. features, width: of its tables, where it has some.
+    """Shapes of the dense parameters of a described model. features, width: of its tables, if it has some.
 
     Raises:
-        UsageError: a kind whose layers are not these.
+        UsageError: the layers of the model's kind are not listed here.
     """
     if model.kind in ("transformer", *HISTORIES):
         raise UsageError(f"the layers of a {model.kind} are not listed; describe a dlrm, a dlrm_dcn or an mlp")

@@ -18,16 +18,16 @@ from recsmith.prediction.models.templates import RankTables, mlp_step, sparse_st
 from recsmith.prediction.operators import kind_of
 from recsmith.prediction.overheads import Term, overhead_s
 
-TYPES = ("table_wise", "column_wise")  # whose operators the templates know
-STREAM = "compute"  # of kernels on a GPU
+TYPES = ("table_wise", "column_wise")  # sharding types whose operators the templates know
+STREAM = "compute"  # stream of kernels on a GPU
 LANES = 2  # collectives that gloo runs at a time on a rank
 
 
 def model_graph(model: Model, machine: Machine, *, plan: Plan | None, ranks: int, batch: int | None) -> Graph:
-    """The graph of a step on every rank. batch: samples a rank, instead of the plan's or the model's.
+    """The graph of a step on every rank. batch: samples per rank, instead of the plan's or the model's.
 
     Raises:
-        UsageError: a model with tables has no plan, one without has one, or the plan holds what no template knows.
+        UsageError: a model with tables has no plan, one without tables has one, or no template covers the plan.
     """
     if (plan is None) == (model.kind in SPARSE):
         advice = (
@@ -44,7 +44,7 @@ def model_graph(model: Model, machine: Machine, *, plan: Plan | None, ranks: int
 
 
 def tables_of(plan: Plan) -> list[RankTables]:
-    """What each rank of a plan holds; UsageError where a template does not know it."""
+    """The tables that each rank of a plan holds; UsageError if no template covers them."""
     workload = plan.workload
     tables = {table.name: table for table in workload.tables}
     odd = next((each for each in plan.placements if each.sharding_type not in TYPES), None)
@@ -77,7 +77,7 @@ def tables_of(plan: Plan) -> list[RankTables]:
 
 
 def _graph(steps: Sequence[Step], machine: Machine, batch: int) -> Graph:
-    """Seconds for all operators; a collective has the size of the rank that sends or gets most."""
+    """The graph of the steps with seconds of all operators; a collective has the size of its busiest rank."""
     ranks = len(steps)
     sizes = np.array([[size for _, size in step.collectives] for step in steps]).max(axis=0)
     names = [name for name, _ in steps[0].collectives]
@@ -94,7 +94,7 @@ def _graph(steps: Sequence[Step], machine: Machine, batch: int) -> Graph:
 
 
 def tape_of(ops: Sequence[Op], machine: Machine) -> Tape:
-    """The events of operators: T1 before each, T2 and T3 around its kernels, T5 between them or instead."""
+    """The events of operators: T1 before each, T2 and T3 around its kernels, T5 between them or in their place."""
     known = machine.overheads.by_key()
     kernels = within_step([part for op in ops for part in op.parts if isinstance(part, KernelShape)])
     priced = zip(kernels, machine.kernels.seconds(kernels).tolist(), strict=True)
@@ -138,7 +138,7 @@ def tape_of(ops: Sequence[Op], machine: Machine) -> Tape:
 
 
 def _waits_before(op: Op) -> list[CollectiveMark]:
-    """Waits that stand before an operator, which then is the first to use what was sent; TorchRec's own wait inside."""
+    """Waits before an operator that is the first to use a result; () if TorchRec's own wait is inside the operator."""
     if op.name.startswith("All2All"):
         return []
     return [part for part in op.parts if isinstance(part, CollectiveMark) and part.kind == Kind.AWAIT]
@@ -151,7 +151,7 @@ def _stream(machine: Machine) -> str:
 def _run(
     kind: str, op: Op, seconds: float, kernel: KernelShape, launches: dict[tuple[str, str], float] | None
 ) -> Event:  # fmt: skip
-    """A kernel on the host, or one that the host of a GPU launches."""
+    """A kernel that the host runs, or that the host of a GPU launches."""
     if launches is None:
         return Event(Kind.RUN, seconds, kind, op.name, kernel=kernel)
     return Event(Kind.LAUNCH, overhead_s(launches, "T4", op.name), kind, op.name, seconds, STREAM, kernel=kernel)
@@ -163,7 +163,7 @@ def _wait(part: CollectiveMark, op: Op, machine: Machine) -> Event:
 
 
 def with_embeddings(graph: Graph, forward_s: Sequence[float], backward_s: Sequence[float]) -> Graph:
-    """The graph with other seconds of the embedding kernels of each rank: those of a cost model."""
+    """The graph with the given seconds of the embedding kernels of each rank: those of a cost model."""
     told = {"embedding_forward": forward_s, "embedding_backward": backward_s}
     tapes = [
         tuple(with_seconds(event, told[event.term][rank]) if event.term in told else event for event in tape)

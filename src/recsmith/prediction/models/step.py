@@ -1,4 +1,4 @@
-"""A step that is put together from layers: each adds its operators now, and those of backward when that is asked for.
+"""Builds a step from layers: each adds its forward operators now, and its backward operators when those are built.
 
 The operators and their order are those that torch 2.13 runs on CPU under DistributedDataParallel with plain SGD, as its
 profiler shows them.
@@ -28,7 +28,7 @@ Part = KernelShape | CollectiveMark
 
 
 class Op(NamedTuple):
-    """An operator of the top level and what it does, in order."""
+    """An operator of the top level, with its kernels and collectives in order."""
 
     name: str
     parts: tuple[Part, ...] = ()
@@ -49,26 +49,26 @@ class Step:
         self.ops.append(Op(name, parts))
 
     def arrange(self, names: str) -> None:
-        """Add operators that do no work: 'view to' are aten::view and aten::to."""
+        """Add operators that do no work: 'view to' adds aten::view and aten::to."""
         for name in names.split():
             self.op(f"aten::{name}")
 
     def then_backward(self, call: Callable[[], None]) -> None:
-        """Add operators in backward, before those of what was added earlier."""
+        """Register a function that adds backward operators; later registrations run first."""
         self._backward.append(call)
 
     def backward(self) -> None:
-        """Add the operators of backward."""
+        """Add the operators of the backward pass."""
         while self._backward:
             self._backward.pop()()
 
     def start(self, name: str, size: float) -> CollectiveMark:
-        """A collective that begins."""
+        """Start a collective of `size` bytes; returns its mark."""
         self.collectives.append((name, size))
         return CollectiveMark(Kind.ISSUE, len(self.collectives) - 1)
 
     def gradient(self, elements: int) -> None:
-        """The gradient of a parameter is ready; where a bucket is full, it is reduced over ranks."""
+        """Add the gradient of a parameter; a full bucket of gradients is reduced over ranks."""
         self.parameters.append(elements)
         self.op(GRADIENT, moved("elementwise", 2 * elements, elements, 2))
         self._bucket += elements * FLOAT
@@ -83,7 +83,7 @@ class Step:
         self._bucket = 0
 
     def finish(self, *, copied: bool) -> None:
-        """Reduce what is left, wait for all gradients, and step plain SGD. copied: buckets are copied to gradients."""
+        """Reduce the last gradients, wait for all, and step plain SGD. copied: buckets are copied to gradients."""
         if self._bucket:
             self._reduce()
         for place, _ in enumerate(self.parameters):
@@ -99,7 +99,7 @@ class Step:
 
 
 def moved(kind: str, read: float, written: float, pieces: float = 1, *, run: float = 0, way: float = 0) -> KernelShape:
-    """A kernel that moves so many elements of fp32. run, way: as operators.py has them."""
+    """A kernel that moves these elements of fp32. run, way: as operators.py defines them."""
     return KernelShape(kind, (FLOAT * float(read), FLOAT * float(written), float(pieces), float(run), float(way)))
 
 
@@ -109,7 +109,7 @@ def summed(rows: float, columns: float) -> KernelShape:
 
 
 def gemm(batch: int, m: int, k: int, n: int, left: int = 0, right: int = 0) -> KernelShape:
-    """A product."""
+    """A matrix product."""
     return KernelShape("gemm", (float(batch), float(m), float(k), float(n), float(left), float(right)))
 
 
@@ -133,7 +133,7 @@ def linear(step: Step, rows: int, inward: int, outward: int, *, first: bool = Fa
 
 
 def plain_product(step: Step, rows: int, inward: int, outward: int, extra: tuple[KernelShape, ...] = ()) -> None:
-    """A linear layer without bias. extra: kernels at the end of its backward, such as sums of gradients that meet."""
+    """A linear layer without bias. extra: last kernels of its backward pass, such as sums of gradients."""
     step.op("aten::linear", gemm(1, rows, inward, outward, 0, 1))
 
     def backward() -> None:
@@ -151,7 +151,7 @@ def relu(step: Step, elements: int) -> None:
 
 
 def perceptron(step: Step, rows: int, sizes: tuple[int, ...], *, first: bool = False, last_relu: bool = False) -> None:
-    """Linear layers with a rectifier between them, and behind the last where last_relu."""
+    """Linear layers with a rectifier between them, and after the last one if last_relu."""
     for place, (inward, outward) in enumerate(pairwise(sizes)):
         linear(step, rows, inward, outward, first=first and place == 0)
         if last_relu or place < len(sizes) - 2:
@@ -159,7 +159,7 @@ def perceptron(step: Step, rows: int, sizes: tuple[int, ...], *, first: bool = F
 
 
 def loss(step: Step, rows: int) -> None:
-    """Binary cross entropy of logits (B, 1), and the start of backward."""
+    """Binary cross entropy of logits (B, 1), and the start of the backward pass."""
     step.arrange("squeeze")
 
     def small(read: int) -> KernelShape:

@@ -1,10 +1,10 @@
 """A step of each kind of model: DLRM and DLRM-DCN, a multi-layer perceptron, and a small transformer encoder.
 
-Models with tables run under TorchRec with tables that are placed whole or by columns: ids go to the ranks that hold
-their tables, pooled rows come back, and gradients go the same way.
+Models with tables run under TorchRec, with tables that are placed whole or by columns: ids are sent to the ranks that
+hold their tables, pooled rows are sent back, and gradients are sent like ids.
 
-Legend: B samples a rank, W ranks, F features of all tables, D columns of each; S places of a sequence, w width,
-H heads.
+Legend: B samples of a rank, W ranks, F features of all tables, D columns of each; S places of a sequence, w width, H
+heads.
 """
 
 from recsmith._types import record
@@ -25,12 +25,12 @@ from recsmith.prediction.models.step import (
     summed,
 )
 
-ID, LENGTH = 8, 4  # bytes of an id, and of how many a bag has
+ID, LENGTH = 8, 4  # bytes of an id, and of the length of a bag
 
 
 @record
 class RankTables:
-    """What a rank holds of all tables. ids: per sample of all its features; columns: of their outputs, summed.
+    """The tables of a rank. ids: per sample of all its features; columns: of their outputs, summed.
 
     all_ids, all_columns, features: of all ranks. width: columns of a feature.
     """
@@ -80,7 +80,7 @@ def sparse_step(model: Model, tables: RankTables, batch: int) -> Step:
 
 
 def _ids_to_tables(step: Step, tables: RankTables, batch: int) -> None:
-    """How many ids go where, then their lengths, then the ids; they are sorted by feature before and after."""
+    """Exchange the numbers of ids, then their lengths, then the ids; they are sorted by feature before and after."""
     lengths = batch * max(tables.features, tables.tables * tables.ranks)
     ids = batch * max(tables.all_ids, tables.ids * tables.ranks)
     told = "empty to lift_fresh detach_"
@@ -111,7 +111,7 @@ def _ids_to_tables(step: Step, tables: RankTables, batch: int) -> None:
 
 
 def _lookup(step: Step, tables: RankTables, batch: int) -> None:
-    """The fused lookup, and the way of its outputs to the ranks of their samples."""
+    """The fused lookup, and the exchange that sends its outputs to the ranks of their samples."""
     whole = batch * tables.ranks
     ids, bags = whole * tables.ids, whole * tables.tables
     shape = (float(tables.tables), ids, float(bags), float(tables.columns), tables.elements, 0.0)
@@ -153,7 +153,7 @@ def _rows_to_samples(step: Step, tables: RankTables, batch: int) -> None:
 
 
 def dots(step: Step, features: int, width: int, batch: int) -> int:
-    """DLRM's products of all pairs of features and of the dense part; how many columns the last layers get."""
+    """DLRM's products of all pairs of features and of the dense part; returns the columns of the last layers' input."""
     count = features + 1
     pairs = count * (count - 1) // 2
     whole, square, out = batch * count * width, batch * count**2, width + pairs
@@ -176,7 +176,7 @@ def dots(step: Step, features: int, width: int, batch: int) -> int:
 
 
 def _crosses(step: Step, model: Model, width: int, batch: int) -> int:
-    """DCN's low-rank cross layers of (B, width)."""
+    """DCN's low-rank cross layers of (B, width); returns the width."""
     whole = batch * width
     twice = moved("elementwise", 2 * whole, whole, 2)
     step.arrange("reshape")
@@ -205,7 +205,7 @@ def _crosses(step: Step, model: Model, width: int, batch: int) -> int:
 
 
 def mlp_step(model: Model, batch: int) -> Step:
-    """A perceptron of (B, dense_features) -> (B, 1)."""
+    """A step of a perceptron (B, dense_features) -> (B, 1)."""
     step = Step()
     perceptron(step, batch, (model.dense_features, *model.layers, 1), first=True)
     loss(step, batch)
@@ -215,7 +215,7 @@ def mlp_step(model: Model, batch: int) -> Step:
 
 
 def transformer_step(model: Model, batch: int) -> Step:
-    """Blocks of attention and perceptron with shortcuts, the mean over the sequence, and a linear layer."""
+    """A step of blocks of attention and perceptron with shortcuts, the mean over the sequence, and a linear layer."""
     step, whole = Step(), batch * model.sequence * model.width
     for block in range(model.blocks):
         _block(step, model, batch, first=block == 0)
