@@ -1,4 +1,4 @@
-"""What a folder of measurements holds, as its file about.json says, and the folders of the repository (samples/)."""
+"""The description of a folder of measurements (its file about.json), and the folders of the repository (samples/)."""
 
 import json
 import os
@@ -12,16 +12,16 @@ from recsmith.files import Raw, check_schema, decode, is_regular_file, read_json
 from recsmith.measuring.columns import SCHEMA, MeasurementKind
 
 ABOUT_NAME = "about.json"
-SEEDS = 2**31  # of cases: numbers of cases are told apart by seed * 2^32, which is a whole number of 64 bits
+SEEDS = 2**31  # limit of seeds: the number of a case becomes seed * 2^32 + number, which must fit into 64 bits
 LONGEST_NAME = 200  # characters
 
 
 @noun
 class About:
-    """What a folder holds; a run that adds to the folder must say the same.
+    """The description of a folder; a run that adds to the folder must have the same one.
 
-    scale, optimizers, data_types: of compute measurements. planned: the cost model under which tasks were planned for
-    their cases; empty where cases are random, as in folders that do not say. ranks: of comm measurements.
+    scale, optimizers, data_types: of compute measurements. planned: the cost model under which the tasks of the cases
+    were planned; empty if cases are random, as in folders without this field. ranks: of comm measurements.
     """
 
     kind: MeasurementKind
@@ -51,7 +51,7 @@ class About:
 
 
 def load_about(path: Path) -> About:
-    """What a folder holds.
+    """The description of a folder.
 
     Raises:
         UsageError: the folder has no about.json.
@@ -68,7 +68,7 @@ def load_about(path: Path) -> About:
 
 
 def write_about(path: Path, about: About) -> None:
-    """Write about.json into an empty folder, or check that the one that is there says the same.
+    """Write about.json into an empty folder, or check that the existing one says the same.
 
     Raises:
         UsageError: the folder holds other measurements, or other files.
@@ -86,12 +86,12 @@ def write_about(path: Path, about: About) -> None:
     write_text(str(path / ABOUT_NAME), json.dumps({"schema": SCHEMA, **fields}, indent=2) + "\n")
 
 
-PREFIX = "shipped:"  # of names that mean a folder of the repository
-SAMPLES = Path(__file__).parents[3] / "samples"  # of a checkout that is installed with --editable, as `make` does
+PREFIX = "shipped:"  # prefix of names that mean a folder of the repository
+SAMPLES = Path(__file__).parents[3] / "samples"  # in a checkout that is installed with --editable, as `make` does
 
 
 def locate(folder: str) -> Path:
-    """The folder of a path, or of 'shipped:<name>', which stands in the repository; UsageError where there is none."""
+    """The folder of a path, or of 'shipped:<name>' in the repository; UsageError if the repository has none."""
     if not folder.startswith(PREFIX):
         return Path(folder)
     name = folder.removeprefix(PREFIX)
@@ -107,6 +107,6 @@ def locate(folder: str) -> Path:
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """The folders of measurements in a folder that holds several, by name; otherwise the folder itself."""
+    """The folders of measurements inside a folder, by name; if it has none inside, the folder itself."""
     inner = sorted(each.parent for each in folder.glob(f"*/{ABOUT_NAME}"))
     return [folder] if is_regular_file(folder / ABOUT_NAME) or not inner else inner

@@ -1,11 +1,11 @@
-"""The cases of a seed: random fusion groups whose work is spread evenly in its logarithm.
+"""The cases of a seed: random fusion groups whose work is evenly distributed in its logarithm.
 
 Tables come from the shared pool of 856 (pool.csv, which `recsmith workload sample --tables 856` gives) and are
-augmented: each figure is either the pool's, stretched by up to a factor of 4, or drawn from all that is allowed.
-A work is drawn first, then the batch that reaches it. A case follows from the seed and its number, on any machine.
-
-Work counts rows of 64 columns: (ids + bags) * (1 + dim / 64) / 2, times what FBGEMM's CPU kernels take longer for an
-optimizer or data type. It shapes what is drawn and is no cost model: a row takes 0.04 to 0.15 us of a core.
+augmented: each figure is either the pool's, multiplied by a factor of up to 4 in either direction, or drawn from the
+whole allowed range. A work is drawn first, then the batch size that reaches it. A case depends only on the seed and its
+number, on any machine. Work counts rows of 64 columns: (ids + bags) * (1 + dim / 64) / 2, times a factor for optimizers
+and data types that are slower in FBGEMM's CPU kernels. It controls what is drawn and is no cost model: a row takes 0.04
+to 0.15 us of a core.
 
 Legend: N tables drawn, before those that do not fit are left out; 856 tables of the pool.
 """
@@ -27,11 +27,11 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
 
-EVERY = 10  # places: nine of new cases, then a revisit. Trade-off: more revisits know the noise better, cost new cases
+EVERY = 10  # nine new cases, then a revisit. Trade-off: more revisits measure the noise better, cost new cases
 
 
 def case_of(place: int) -> tuple[int, int]:
-    """(number of the case, how often it was sampled before) of a place of the run, counted from 0.
+    """(number of the case, how often it was sampled before) at a place of the run, counted from 0.
 
     Every tenth place is a case from half as far into the run.
     """
@@ -41,20 +41,20 @@ def case_of(place: int) -> tuple[int, int]:
     return ten // 2 * (EVERY - 1) + ten % 2, 1
 
 
-MOST_ROWS = 2_000_000  # of a table of scale cpu; one such table of 128 columns nearly fills its weights
-LEAST_POOLING = 1e-3  # ids a bag; the pool is rounded to three decimals, and less than ten times this counts as 0
-LEAST_DRAWN_POOLING = 0.1  # ids a bag, of pooling factors that are not the pool's
-MOST_ZIPF = 1.6  # exponent; the pool's lie between 0.3 and 1.0
-STRETCH = 4.0  # factor, up or down, by which rows and pooling factors of the pool are multiplied at most
-HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work: more of the large groups
+MOST_ROWS = 2_000_000  # of a table of scale cpu; one such table of 128 columns nearly fills the weights of a case
+LEAST_POOLING = 1e-3  # ids per bag; the pool is rounded to three decimals, and less than ten times this counts as 0
+LEAST_DRAWN_POOLING = 0.1  # ids per bag, for pooling factors that are not the pool's
+MOST_ZIPF = 1.6  # exponent; those of the pool are between 0.3 and 1.0
+STRETCH = 4.0  # largest factor, in either direction, for rows and pooling factors of the pool
+HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work, for more large groups
 DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
-WORK_COLUMNS = 64  # of the rows that work is counted in: half of a row's work does not depend on its columns
-FEW_TABLES = 4  # of a case that is drawn as few
-COLD_ROWS, COLD_POOLING, COLD_ZIPF = 100_000, 20.0, 0.6  # least rows and ids a bag, and most exponent, of cold tables
+WORK_COLUMNS = 64  # columns of the rows that count work: half of a row's work does not depend on its columns
+FEW_TABLES = 4  # at most, in a case of draw `few`
+COLD_ROWS, COLD_POOLING, COLD_ZIPF = 100_000, 20.0, 0.6  # of cold tables: fewest rows and ids per bag, largest exponent
 SHARED_ELEMENTS = (2**19, 2**26)  # of a table that shares a cache: 2 to 256 MiB in fp32
-SHARED_POOLING, SHARED_ZIPF = 20.0, 0.8  # least ids a bag, and most exponent, of such tables
-NARROW_DIM = 32  # columns at most of the tables of a narrow case: what column splits leave of wide ones
-SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times sgd, rowwise_adagrad and fp32; measured on one core
+SHARED_POOLING, SHARED_ZIPF = 20.0, 0.8  # for such tables: fewest ids per bag, largest exponent
+NARROW_DIM = 32  # most columns of the tables of a narrow case, as column splits leave them of wide tables
+SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times the work of sgd, rowwise_adagrad and fp32; measured on one core
 
 
 @record
@@ -74,11 +74,11 @@ class Cases:
 
     @property
     def planned(self) -> str:
-        """Empty: no cost model has a say in what is drawn."""
+        """Empty: cases are drawn without a cost model."""
         return ""
 
     def case(self, number: int) -> Case:
-        """The case of a number."""
+        """The case with this number."""
         draws = KeyedRandom(self.seed, number, CASES)
         optimizer = self.optimizers[int(draws.uniform(1)[0] * len(self.optimizers))]
         data_type = self.data_types[int(draws.uniform(1)[0] * len(self.data_types))]
@@ -99,7 +99,7 @@ class Cases:
         )
 
     def _fitting(self, figures: Floats, work: float) -> Floats:
-        """The tables, one after the other, whose weights and work at the least batch still fit; always the first."""
+        """The first table, and each further one whose weights and work at the smallest batch still fit."""
         rows, dim, *_ = figures
         rows[0] = min(rows[0], self.scale.elements // dim[0])
         least = _work(figures) * self.scale.batch[0]
@@ -125,12 +125,12 @@ def _check_names(names: tuple[str, ...], known: tuple[str, ...], what: str) -> N
 
 
 def work_rows(reads: Floats, dim: Floats) -> Floats:
-    """Work in rows of WORK_COLUMNS columns, of ids and bags together (N,) and columns of a row (N,)."""
+    """Work in rows of WORK_COLUMNS columns. reads (N,): ids and bags together; dim (N,): columns of a row."""
     return reads * (1 + dim / WORK_COLUMNS) / 2
 
 
 def _work(figures: Floats) -> Floats:
-    """Work of each table and sample, in rows of 64 columns (N,)."""
+    """Work of each table for a sample, in rows of 64 columns (N,)."""
     _, dim, pooling, _ = figures
     return work_rows(pooling + 1, dim)
 
@@ -164,14 +164,14 @@ def _cold(draws: KeyedRandom, figures: Floats, scale: CaseScale) -> Floats:
 
 
 def _narrow(draws: KeyedRandom, figures: Floats, _: CaseScale) -> Floats:
-    """The tables as column splits leave them."""
+    """The tables with the few columns that column splits leave."""
     rows, dim, pooling, zipf = figures
     width = np.rint(draws.between(4, NARROW_DIM, len(dim)) / 4) * 4
     return np.stack([rows, np.minimum(dim, width), pooling, zipf])
 
 
 def _shared(draws: KeyedRandom, figures: Floats, scale: CaseScale) -> Floats:
-    """Most of the tables, or at least half of them as the case goes, of a cache's size and read much and evenly."""
+    """The tables, of which half to all (by case) become as large as a cache, and are read often and evenly."""
     _, dim, _, _ = figures
     count = len(dim)
     rows = np.clip(np.floor(draws.between(*SHARED_ELEMENTS, count) / dim), 1, scale.rows)
@@ -186,7 +186,7 @@ _CHANGES: dict[Draw, Callable[[KeyedRandom, Floats, CaseScale], Floats]] = {
 
 
 def _either(draws: KeyedRandom, first: Floats, second: Floats) -> Floats:
-    """Of each table the first value or the second, with equal chances."""
+    """The first or the second value of each table, with equal chances."""
     return np.where(draws.uniform(len(first)) < 0.5, first, second)
 
 

@@ -1,7 +1,7 @@
-"""What a row of a journal, or a part of thousands, must be: columns of its kind, each of its type, length and range.
+"""Checks the rows of a journal and the columns of parts: known columns, each of its type, length and range.
 
-A part is checked before, and after, its data is read: small enough, and with columns as documented. The rules for
-values are the same; those of parts are asked of whole columns.
+A part is checked before its data is read (size, and columns as documented) and after it. The rules for values are the
+same as for rows, applied to whole columns.
 
 Legend: N rows, V values of all rows.
 """
@@ -29,11 +29,11 @@ from recsmith.measuring.columns import (
 )
 from recsmith.measuring.journal import Check, Row
 
-BEGIN = "begin"  # the field of a note of what is measured next
+BEGIN = "begin"  # the field of a note that says which position is measured next
 
 
 def line_check(about: About) -> Check:
-    """What checks the lines of a folder's journal, one after the other: positions rise."""
+    """A function that checks the lines of a folder's journal, one after the other: positions must increase."""
     last = -1
 
     def check(line: Row) -> str:
@@ -53,7 +53,7 @@ def line_check(about: About) -> Check:
 
 
 def row_trouble(row: Row, about: About) -> str:
-    """What is wrong with the values of a row, in words; '' where nothing is. Columns may be missing (`missing`)."""
+    """What is wrong with the values of a row, in words; '' if nothing is. Columns may be missing (`missing`)."""
     known = _columns(about.kind)
     if row.get("position") is None:
         return "it has no position"
@@ -69,7 +69,7 @@ def row_trouble(row: Row, about: About) -> str:
 
 
 def missing(row: Row, kind: MeasurementKind, names: Any) -> str:
-    """The first of the names whose column a row must have and does not; '' where it has all."""
+    """The first of the named columns whose value a row must have and lacks; '' if there is none."""
     known = _columns(kind)
     needed = (name for name in names if not known[name].may_be_empty and (name not in ADDED or name in row))
     return next((name for name in needed if row.get(name) is None), "")
@@ -102,7 +102,7 @@ def _trouble(column: Column, value: object, row: Row) -> str:
 
 
 def _has_length(length: tuple[int, str], found: int, row: Row) -> bool:
-    """Whether a list is as long as its row says; what was not measured may be empty."""
+    """Whether a list has the length that its row states; if the measurement failed, it may be empty."""
     times, counted = length
     count = row.get(counted)
     return (
@@ -115,7 +115,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < LARGEST  # which NaN is not
+    return type(value) in (int, float) and 0 <= value < LARGEST  # NaN fails this
 
 
 def _is_text(value: Any) -> bool:
@@ -130,12 +130,12 @@ _RULES: dict[str, tuple[tuple[str, Callable[[Any], bool]], ...]] = {
 }
 
 
-MOST_VALUES = 2**25  # of the columns to be read, lists flattened: ten times those of 50,000 rows of ordinary cases
-MOST_BYTES = 2**28  # of these columns, decompressed
+MOST_VALUES = 2**25  # of the columns that are read, lists flattened: ten times those of 50,000 rows of ordinary cases
+MOST_BYTES = 2**28  # bytes of these columns, decompressed
 
 
 def size_trouble(metadata: Any, names: Sequence[str], most_rows: int) -> str:
-    """Why a part must not be read, from its metadata alone; '' where it may. most_rows: as its name says."""
+    """Why a part is too large to be read, from its metadata alone; '' if it is not. most_rows: by its name."""
     if metadata.num_rows > most_rows:
         return f"it has {metadata.num_rows:,} rows, its name says at most {most_rows:,}"
     values = size = 0
@@ -150,7 +150,7 @@ def size_trouble(metadata: Any, names: Sequence[str], most_rows: int) -> str:
 
 
 def schema_trouble(found: Any, wanted: Any) -> str:
-    """What columns are missing, unknown, twice, or of another type; '' where none is. Those of ADDED may be missing."""
+    """The first column that is missing, unknown, twice, or of another type; '' if none is. ADDED ones are optional."""
     for name in wanted.names:
         if name not in found.names and name in ADDED:
             continue
@@ -165,7 +165,7 @@ def schema_trouble(found: Any, wanted: Any) -> str:
 
 
 def needed_columns(kind: MeasurementKind, names: Sequence[str]) -> list[str]:
-    """The columns to be read, and those that say how they must be: position, and the lengths of lists."""
+    """The columns to be read, and those that check them: position, status, and the lengths of lists."""
     columns = {column.name: column for column in COLUMNS[kind]}
     counted = {length[1] for name in names if (length := columns[name].length)}
     ranks = {"ranks"} if kind == "comm" else set[str]()
@@ -173,7 +173,7 @@ def needed_columns(kind: MeasurementKind, names: Sequence[str]) -> list[str]:
 
 
 def values_trouble(table: Any, about: About, first: int, last: int) -> str:
-    """What is wrong with the values of a part's columns, in words; '' where nothing is. first, last: positions."""
+    """What is wrong with the values of a part's columns, in words; '' if nothing is. first, last: positions."""
     ok = np.array(table["status"].to_pylist()) == "ok"
     counts = {name: table[name].to_numpy() for name in ("tables", "ranks") if name in table.column_names}
     for column in COLUMNS[about.kind]:
@@ -190,7 +190,7 @@ def values_trouble(table: Any, about: About, first: int, last: int) -> str:
 
 
 def empty_trouble(table: Any, kind: MeasurementKind) -> str:
-    """Which column has no value where each row must have one."""
+    """The first column that has no value although each row must have one, as a sentence; '' if there is none."""
     empty = [column.name for column in COLUMNS[kind] if column.name in table.column_names and not column.may_be_empty
              and table[column.name].null_count]  # fmt: skip
     return f"{empty[0]} is empty in some row" if empty else ""
@@ -215,7 +215,7 @@ def _column_trouble(column: Column, data: Any, ok: Any, counts: dict[str, Any]) 
 
 
 def _numbers_trouble(column: Column, numbers: Floats, all_ok: bool) -> str:
-    """Of numbers (V,). all_ok: whether no row failed; failed ones may have no seconds."""
+    """What is wrong with numbers (V,). all_ok: whether no row failed; seconds of failed rows may be 0."""
     if not len(numbers):
         return ""
     if not (np.isfinite(numbers).all() and numbers.min() >= 0 and numbers.max() < LARGEST):

@@ -31,18 +31,18 @@ ALLOWED = {
     "optimizer": tuple(OPTIMIZERS),
     "data_type": ("fp32", "fp16", "bf16", "int8"),
 }
-ADDED = {"blocks": 1}  # columns that measurements of before lack, and what they would have said
-LEAST = {"blocks": 1}  # of whole numbers that are never 0
+ADDED = {"blocks": 1}  # columns that older measurements lack, with the value that holds for those
+LEAST = {"blocks": 1}  # lower limits of whole numbers that are never 0
 LONGEST_TEXT = 2**16  # characters of a value, such as the message of a failed case
-LARGEST = 2**53  # of numbers; whole ones below it are exact as floating-point numbers
-LEAST_S = 1e-12  # of seconds above 0: no clock shows less
+LARGEST = 2**53  # limit of numbers; whole ones below it are exact as floating-point numbers
+LEAST_S = 1e-12  # shortest time in seconds above 0, below what any clock measures
 MeasurementKind = Literal["compute", "comm"]
 ColumnType = Literal["int64", "float64", "string", "bool", "list<int64>", "list<float64>"]
 
 
 @noun
 class Column:
-    """A column of a row of measurements; it is empty where there is no value."""
+    """A column of a row of measurements; it is empty if the row has no value."""
 
     name: str
     type: ColumnType
@@ -56,14 +56,14 @@ class Column:
 
     @property
     def length(self) -> tuple[int, str] | None:
-        """(17, 'tables') for lists of 17 values for each table; None where a row has one value."""
+        """(17, 'tables') for lists of 17 values for each table; None if the column has one value per row."""
         if self.items == self.type:
             return None
         return (NUM_REUSE_BINS if "(17 T)" in self.meaning else 1), ("ranks" if "(W)" in self.meaning else "tables")
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether a row need not have a value."""
+        """Whether a row may lack a value."""
         return self.name in MAY_BE_EMPTY
 
 

@@ -1,10 +1,10 @@
 """Measures all-to-alls into a folder, between local ranks or on simulated links, and fits the alpha-beta model to them.
 
 Every rank of one launched job (jobs/launch.py) runs rank_worker.py; the first rank writes the journal, so a killed run
-loses at most the exchange that was being measured. Simulated ranks need not be started.
+loses at most the exchange that was being measured. Simulated ranks need no job.
 
-The model is seconds = alpha + bytes / bandwidth. On one CPU, two ranks pass bytes through the kernel's loopback: the
-model fitted to them says what that costs, and nothing about networks.
+The model is seconds = alpha + bytes / bandwidth. On one CPU, two ranks send bytes through the kernel's loopback: the
+model fitted to them gives that cost, and says nothing about networks.
 
 Legend: N exchanges.
 """
@@ -30,15 +30,15 @@ from recsmith.measuring.journal import Row
 
 MODEL_SCHEMA = "recsmith/alpha-beta/1"
 MODEL_NAME = "alpha-beta.json"
-LEAST_EXCHANGES = 5  # that two parameters are fitted to. Trade-off: fewer follow single disturbed exchanges
-LEAST_SHARE = 1e-3  # of the fastest exchange: what alpha takes at least, and the slope at the most bytes, to be above 0
+LEAST_EXCHANGES = 5  # fewest for the fit of two parameters. Trade-off: fewer follow single disturbed exchanges
+LEAST_SHARE = 1e-3  # of the fastest exchange: least value of alpha, and of the slope at the most bytes, to be above 0
 
 
 @noun
 class AlphaBeta:
-    """Seconds of an all-to-all: alpha_s + bytes / bytes_per_s, of the rank that sends or receives the most.
+    """Seconds of an all-to-all: alpha_s + bytes / bytes_per_s, for the rank that sends or receives the most.
 
-    label: what it was fitted to. median_error: of the fit, relative, over `samples` exchanges without skew.
+    label: the data of the fit. median_error: median relative error of the fit, over `samples` exchanges without skew.
     """
 
     alpha_s: float
@@ -49,7 +49,7 @@ class AlphaBeta:
 
 
 def fold_and_fit(folder: Folder, start: int) -> int:
-    """Fold a folder and write its model beside the rows; returns how many exchanges were added since a position."""
+    """Fold a folder and write its model beside the rows; returns the number of exchanges added since `start`."""
     folder.fold_if_possible()
     model = fit_alpha_beta(folder.path)
     if model is not None:
@@ -59,9 +59,9 @@ def fold_and_fit(folder: Folder, start: int) -> int:
 
 
 def fit_alpha_beta(path: Path) -> AlphaBeta | None:
-    """The model of a folder's exchanges without skew: least squares of relative errors; None with too few.
+    """The model of a folder's exchanges without skew, by least squares of relative errors; None with too few.
 
-    On CPU only two ranks are fitted: more of them share cores and caches in ways that the form does not know.
+    On CPU only two ranks are fitted: more ranks share cores and caches in ways that the model's form does not cover.
     """
     columns = read_columns(path, ["ranks", "backend", "skew_s", "sent_bytes", "received_bytes", "median_s"])
     first = columns["backend"][:1]
@@ -87,14 +87,14 @@ def _fit(size: Floats, seconds: Floats) -> tuple[float, float]:
 
 
 WORKER = "recsmith.measuring.rank_worker:measure_ranks"
-START_S = 120.0  # seconds beyond the budget before a job counts as stuck: more than it takes to start and to end
+START_S = 120.0  # seconds beyond the budget after which a job counts as stuck: more than starting and ending take
 
 
 def measure_comm(path: Path, ranks: int, limit: Limit, seed: int = 0) -> int:
-    """Measure exchanges between local ranks into a folder; returns how many were added.
+    """Measure exchanges between local ranks into a folder; returns the number of added exchanges.
 
     Raises:
-        UsageError: fewer than two ranks, or no budget.
+        UsageError: there are fewer than two ranks, no budget, or a number of samples.
         MissingExtra: PyTorch, FBGEMM or TorchRec is missing.
     """
     check_ranks(ranks)
@@ -110,10 +110,10 @@ def measure_comm(path: Path, ranks: int, limit: Limit, seed: int = 0) -> int:
 
 
 def simulate_comm(hardware: str, path: Path, ranks: int, limit: Limit, seed: int = 0) -> int:
-    """Write exchanges of simulated ranks into a folder; returns how many were added. Ctrl-C ends it as its limit would.
+    """Write exchanges of simulated ranks into a folder; returns the number added. Ctrl-C ends it as its limit does.
 
     Raises:
-        UsageError: the hardware is none that is simulated, or fewer than two ranks.
+        UsageError: there is no simulation of the hardware, or there are fewer than two ranks.
     """
     check_ranks(ranks)
     links = load_links(hardware)

@@ -23,40 +23,40 @@ class CaseSource(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of the cases."""
+        """The seed of the cases."""
         ...
 
     @property
     def scale(self) -> CaseScale:
-        """How large they get."""
+        """The scale that limits the size of the cases."""
         ...
 
     @property
     def optimizers(self) -> tuple[OptimizerName, ...]:
-        """Of which each case has one."""
+        """Optimizers, of which each case has one."""
         ...
 
     @property
     def data_types(self) -> tuple[DataType, ...]:
-        """Of which each case has one."""
+        """Data types, of which each case has one."""
         ...
 
     @property
     def planned(self) -> str:
-        """The cost model that they were planned under; empty for random ones."""
+        """The cost model under which the cases were planned; empty for random ones."""
         ...
 
     def case(self, number: int) -> Case:
-        """The case of a number."""
+        """The case with this number."""
         ...
 
 
 @noun
 class MeasuringProgress:
-    """How far a run is.
+    """Progress of a run.
 
     visits: of this run. samples: those that this run finished, steady or not. steady: steady samples of the folder.
-    left_s: seconds until the end; None where they cannot be estimated.
+    left_s: seconds until the end; None if they cannot be estimated.
     """
 
     visits: int
@@ -67,7 +67,7 @@ class MeasuringProgress:
 
     @property
     def per_hour(self) -> float:
-        """Samples an hour."""
+        """Samples per hour."""
         return self.samples / self.elapsed_s * 3600 if self.elapsed_s else 0.0
 
 
@@ -78,12 +78,12 @@ def measure_compute(
     limit: Limit,
     on_progress: Callable[[MeasuringProgress], None] | None = None,
 ) -> MeasuringProgress:
-    """Measure sample after sample into a folder; a second run goes on where the first one ended.
+    """Measure sample after sample into a folder; a second run continues where the first one ended.
 
-    Ctrl-C ends the run as its limit would.
+    Ctrl-C ends the run as its limit does.
 
     Raises:
-        UsageError: the hardware trains no such optimizer or data type, or the folder holds something else.
+        UsageError: the hardware does not support an optimizer or data type, or the folder holds something else.
         RecSmithError: the disk is full; the samples before are kept.
         MissingExtra: the folder has parquet parts and there is no pyarrow.
     """
@@ -130,7 +130,7 @@ class _MeasuringRun:
 
     @property
     def progress(self) -> MeasuringProgress:
-        """How far it is, and how long it still takes."""
+        """The progress so far, with an estimate of the remaining time."""
         elapsed = self._elapsed_s
         left = [] if self._limit.budget_s is None else [max(0.0, self._limit.budget_s - elapsed)]
         steady = self.schedule.steady
@@ -141,7 +141,7 @@ class _MeasuringRun:
         )
 
 
-@lru_cache(2 * BLOCK_SAMPLES)  # samples of a block take turns, so their cases come again
+@lru_cache(2 * BLOCK_SAMPLES)  # samples of a block take turns, so their cases are needed again
 def _drawn(cases: CaseSource, number: int) -> Case:
     return cases.case(number)
 
@@ -165,7 +165,7 @@ def _visit(folder: Folder, hardware: Hardware, cases: CaseSource, sample: int, v
 
 
 def case_columns(case: Case, scale: str) -> Row:
-    """The columns that say what a case is."""
+    """The columns that describe a case."""
     tables = case.tables
     return {
         "seed": case.seed,
@@ -186,6 +186,6 @@ def case_columns(case: Case, scale: str) -> Row:
 
 
 def _measured_columns(measured: Measurement) -> Row:
-    """The columns that say what the hardware answered."""
+    """The columns with the measured values."""
     fields: Row = {name: getattr(measured, name) for name in Measurement.__dataclass_fields__ if name != "lookups"}
     return fields | {name: list(fields[name]) for name in ("unique_rows", "reuse_bins")}

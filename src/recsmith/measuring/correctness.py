@@ -6,7 +6,7 @@ from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
 from recsmith.measuring.cases import Cases
 
-CASES = 60  # take seconds on a core, and hold each optimizer and data type six times or more (docs/measurements.md)
+CASES = 60  # they take seconds on a core; each optimizer and data type has six or more (docs/measurements.md)
 TOLERANCE = {"fp32": 1e-4, "fp16": 2e-3}  # of the largest value: fp32 sums thousands of terms; fp16 has 11 bits
 
 
@@ -22,15 +22,15 @@ class KernelAgreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether both are within rounding."""
+        """Whether outputs and weights both agree within rounding."""
         return max(self.outputs, self.weights) <= TOLERANCE[self.data_type]
 
 
 def check(hardware: str, count: int = CASES, seed: int = 0) -> list[KernelAgreement]:
-    """Compare FBGEMM with torch.nn.EmbeddingBag on `count` cases; an KernelAgreement for each optimizer and data type.
+    """Compare FBGEMM with torch.nn.EmbeddingBag on `count` cases; a result for each optimizer and data type.
 
     Raises:
-        UsageError: the hardware computes nothing.
+        UsageError: the hardware is neither cpu nor cuda, or there is no GPU.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
     kind = hardware.partition(":")[0]

@@ -1,6 +1,6 @@
-"""How fast a folder's disk reads: rows at random and whole files, with the operating system's page cache bypassed.
+"""Measures how fast a folder's disk reads random rows and large blocks, bypassing the operating system's page cache.
 
-A scratch file is written once, and read with O_DIRECT by as many threads as `rows: tiered` reads with.
+A scratch file is written once, and read with O_DIRECT by as many threads as `rows: tiered` uses.
 """
 
 import mmap
@@ -16,26 +16,26 @@ from recsmith.clusters import Disk
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 
-ACCESS = 4096  # bytes of a random read: a page, which is what a row of a mapped file costs
-LARGE = 4 << 20  # bytes of a read from end to end
-READERS = 16  # threads, as training/systems/tiers/tables.py has them
+ACCESS = 4096  # bytes of a random read: a page, which is what reading a row of a mapped file costs
+LARGE = 4 << 20  # bytes of a large read
+READERS = 16  # threads, as in training/systems/tiers/tables.py
 FILE = 1 << 30  # bytes of the scratch file, unless less is free
-LEAST = 64 << 20  # bytes of a file that says anything of a disk
+LEAST = 64 << 20  # fewest bytes of a file for a meaningful measurement of a disk
 SECONDS = 3.0  # of each measurement
 MOUNTS = "/proc/self/mounts"
-IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")  # file systems without a disk; newer kernels give tmpfs O_DIRECT, too
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")  # file systems without a disk; newer kernels allow O_DIRECT on tmpfs, too
 
 
 def measure_disk(folder: str | Path, *, seconds: float = SECONDS, size: int = FILE) -> Disk:
-    """Measure the disk of a folder: random reads a second, and bytes a second of large ones.
+    """Measure the disk of a folder: random reads per second, and bytes per second of large reads.
 
     Args:
-        folder: on the disk that will hold tables; it must exist.
-        seconds: for each of the two.
+        folder: an existing folder on the disk that will hold tables.
+        seconds: duration of each of the two measurements.
         size: bytes of the scratch file.
 
     Raises:
-        UsageError: the folder cannot be written, lies in memory, has less than 64 MiB free, or its file system has no
+        UsageError: the folder cannot be written, is in memory, has less than 64 MiB free, or its file system has no
             O_DIRECT.
     """
     kind = file_system(folder)
@@ -65,7 +65,7 @@ def measure_disk(folder: str | Path, *, seconds: float = SECONDS, size: int = FI
 
 
 def file_system(folder: str | Path, mounts: str = MOUNTS) -> str | None:
-    """The kind of file system that holds a folder, such as ext4, by the mount nearest to it; None where nobody says."""
+    """The type of the file system that holds a folder, such as ext4, by the nearest mount; None if unknown."""
     try:
         lines = [line.split(" ") for line in Path(mounts).read_text("utf-8", "replace").splitlines()]
         place = Path(folder).resolve()
@@ -76,7 +76,7 @@ def file_system(folder: str | Path, mounts: str = MOUNTS) -> str | None:
 
 
 def _fill(name: str, size: int) -> None:
-    """Write bytes that no file system packs, and wait until they are on the disk."""
+    """Write bytes that no file system can compress, and wait until they are on the disk."""
     handle = os.open(name, os.O_WRONLY)
     try:
         for _ in range(size // LARGE):
@@ -87,7 +87,7 @@ def _fill(name: str, size: int) -> None:
 
 
 def _rate(handle: int, size: int, block: int, seconds: float) -> float:
-    """Reads of a block a second, at random places, by READERS threads."""
+    """Reads of a block per second, at random places, by READERS threads."""
     until = perf_counter() + seconds
     with ThreadPoolExecutor(READERS) as pool:
         begun = perf_counter()
@@ -98,7 +98,7 @@ def _rate(handle: int, size: int, block: int, seconds: float) -> float:
 def _reader(handle: int, size: int, block: int, until: float) -> Callable[[int], int]:
     def read(seed: int) -> int:
         places, done = random.Random(seed), 0
-        with mmap.mmap(-1, block) as page:  # aligned, as O_DIRECT wants it
+        with mmap.mmap(-1, block) as page:  # aligned, as O_DIRECT requires
             while perf_counter() < until:
                 os.preadv(handle, [page], places.randrange(size // block) * block)
                 done += 1

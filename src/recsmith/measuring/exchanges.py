@@ -1,8 +1,8 @@
-"""The all-to-alls of a seed: how many bytes each rank sends to each other rank, and how late each rank starts.
+"""The all-to-alls of a seed: bytes from each rank to each other rank, and the delay of each rank's start.
 
-Pooled embeddings as table- and column-wise plans exchange them: every rank serves tables of `width` columns to the
-batch of every rank, forward; backward their gradients come back. Widths are uneven, as plans are, and ranks start
-unevenly, as they do after uneven kernels.
+They are exchanges of pooled embeddings as in table- and column-wise plans. Forward, every rank sends rows of `width`
+columns for the batch of every rank; backward, their gradients come back. Widths are uneven, as in plans, and ranks
+start at different times, as they do after uneven kernels.
 
 Legend: W ranks.
 """
@@ -20,28 +20,28 @@ from recsmith.measuring.journal import Row
 
 
 def check_ranks(ranks: int) -> None:
-    """Refuse fewer than two ranks, which exchange nothing."""
+    """Raise UsageError for fewer than two ranks, which exchange nothing."""
     if ranks < 2:
         raise UsageError(f"{ranks} ranks exchange nothing; measure at least 2")
 
 
 def oversubscribed(ranks: int) -> bool:
-    """Whether ranks outnumber the cores that this process may use, so that the scheduler is measured, not the link."""
+    """Whether there are more ranks than cores for this process, so that the scheduler is measured, not the link."""
     return ranks > free_cores()
 
 
-UNEVEN = 4.0  # factor, up or down, by which the widths of ranks differ from their middle at most
+UNEVEN = 4.0  # largest factor, in either direction, between the width of a rank and the middle
 LATEST_S = 0.02  # seconds; NeuroShard's start skews reach 20 ms
-FLOAT_BYTES = 4  # of an element: pooled embeddings and gradients travel as fp32
-WIDTHS = 8, 1024  # columns: between them the mean width of ranks is drawn
+FLOAT_BYTES = 4  # of an element: pooled embeddings and gradients are sent as fp32
+WIDTHS = 8, 1024  # columns: range of the mean width of ranks
 WIDTH_STEP = 4  # columns: widths are multiples of it, as embedding dims are
 
 
 @noun
 class Sizes:
-    """How large exchanges get.
+    """Range of the sizes of exchanges.
 
-    least, most: bytes that a rank sends, on average. soonest_s: where given, the latest start is drawn between it and
+    least, most: bytes that a rank sends, on average. soonest_s: if given, the latest start is drawn between it and
     LATEST_S, evenly in its logarithm; otherwise it is LATEST_S.
     """
 
@@ -58,9 +58,9 @@ GPU = Sizes(least=2.0**16, most=2.0**30, soonest_s=1e-5)
 
 @noun
 class Exchange:
-    """One all-to-all. width: columns that each rank serves (W,); skew_s: how much later than the first it starts (W,).
+    """One all-to-all. width: columns that each rank serves (W,); skew_s: each rank's start after the first one (W,).
 
-    Rank r sends batch_size * width[r] elements to every rank, forward; backward it gets as many from each.
+    Forward, rank r sends batch_size * width[r] elements to every rank; backward, it receives as many from each.
     """
 
     number: int
@@ -97,9 +97,10 @@ class Exchange:
 
 
 def draw_exchange(seed: int, number: int, ranks: int, sizes: Sizes = LOCAL) -> Exchange:
-    """The exchange of a number.
+    """The exchange with this number.
 
-    Bytes are spread evenly in their logarithm; a third has equal widths, half starts all ranks at once.
+    Bytes are evenly distributed in their logarithm; a third of exchanges has equal widths, half starts all ranks at
+    once.
     """
     draws = KeyedRandom(seed, number, EXCHANGES)
     forward, equal, together = (draws.uniform(3) < (1 / 2, 1 / 3, 1 / 2)).tolist()
@@ -118,7 +119,7 @@ def draw_exchange(seed: int, number: int, ranks: int, sizes: Sizes = LOCAL) -> E
 
 
 def exchange_columns(exchange: Exchange, times: Sequence[Sequence[float]]) -> Row:
-    """The columns that say what was exchanged and what it took; times: seconds of each rank's repetitions."""
+    """The columns with an exchange and its times. times: seconds of each rank's repetitions."""
     return {
         "ranks": len(exchange.width),
         "direction": "forward" if exchange.forward else "backward",

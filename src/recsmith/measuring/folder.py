@@ -1,12 +1,12 @@
 """A folder of measurements, read, or open for writing: append-only, and safe against kill -9 and full disks.
 
     about.json               what is measured here; written first, never changed
-    journal.jsonl            rows that no part holds yet
+    journal.jsonl            rows that are in no part yet
     part-A-B.parquet         rows A to B, folded out of the journal
 
-A row is a visit of a sample, or an exchange. One process at a time writes. Every PART_ROWS rows the journal becomes a
-part, written beside and renamed. A journal that was folded and not yet removed is known by its positions. An
-interruption loses at most the row that was being measured.
+A row is a visit of a sample, or an exchange. One process at a time writes. After every PART_ROWS rows the journal
+becomes a part, which is written under a temporary name and renamed. If a journal was folded but not removed, its
+positions show that. An interruption loses at most the row that was being measured.
 """
 
 import os
@@ -31,21 +31,21 @@ _LEFTOVER = re.compile(r"\.(?:(?:about|settings|alpha-beta)\.json\.[a-z0-9_]{8}|
 
 @contextmanager
 def lock_folder(path: Path) -> Generator[None]:
-    """A folder for this process alone, as `locked_folder` gives it, without what killed processes have left in it."""
+    """Lock a folder for this process, as `locked_folder` does, and remove temporary files of killed processes."""
     with locked_folder(path):
         _remove_leftovers(path)
         yield
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what processes that were killed while they wrote have left; the lock says that none writes now."""
+    """Remove files that processes were writing when they were killed; the lock ensures that none writes now."""
     for entry in os.scandir(path):
         if _LEFTOVER.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
             Path(entry.path).unlink()
 
 
 def journal_rows(path: Path) -> list[Row]:
-    """Rows of the journal that no part holds, in order of positions.
+    """Rows of the journal that are in no part, in order of positions.
 
     Raises:
         UsageError: the folder holds no measurements.
@@ -57,12 +57,12 @@ def journal_rows(path: Path) -> list[Row]:
 
 
 def whole_rows(path: Path, names: Sequence[str] | None = None) -> list[Row]:
-    """Rows of the journal that no part holds, each of which has a value in each column that must have one.
+    """Rows of the journal that are in no part; each has a value in each required column.
 
-    names: of the columns that are asked for; all by default.
+    names: the columns to check; all by default.
 
     Raises:
-        UsageError, CorruptFile: as journal_rows does, or a row has no value.
+        UsageError, CorruptFile: as journal_rows; CorruptFile if a row lacks a value.
     """
     rows, kind = journal_rows(path), load_about(path).kind
     for row in rows:
@@ -96,7 +96,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 
 @noun
 class Limit:
-    """A run ends after budget_s seconds, or once its folder holds so many samples; whichever comes first.
+    """A run ends after budget_s seconds, or once its folder holds `samples` samples; whichever comes first.
 
     samples: steady samples of compute measurements, exchanges of comm measurements.
 
@@ -108,7 +108,7 @@ class Limit:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that there is one, and that something can be done within it."""
+        """Check that there is a limit, and that something can be measured within it."""
         if self.budget_s is None and self.samples is None:
             raise UsageError("nothing says when to stop; give a --budget such as 20m, or a number of --samples")
         if self.budget_s is not None and self.budget_s <= 0:
@@ -119,20 +119,20 @@ class Limit:
             raise UsageError(f"{self.samples} samples are none; ask for at least 1")
 
     def reached(self, samples: int, elapsed_s: float) -> bool:
-        """Whether a run ends: samples are those of its folder, elapsed_s its seconds up to now."""
+        """Whether a run ends. samples: those of its folder. elapsed_s: its seconds up to now."""
         enough = self.samples is not None and samples >= self.samples
         return enough or (self.budget_s is not None and elapsed_s >= self.budget_s)
 
 
-PART_ROWS = 5000  # rows of a part; larger: fewer files, but a longer journal to read where there is no pyarrow
+PART_ROWS = 5000  # rows of a part; larger: fewer files, but a longer journal to read if there is no pyarrow
 NOTHING = -1  # in place of a position: no row is being measured
 
 
 class Folder:
     """An open folder: `begin` a position, `add` its row, `fold` now and then.
 
-    position: of the next row. pending: rows in the journal. interrupted: whether the next row was begun before, by a
-    run that did not live to finish it.
+    position: of the next row. pending: rows in the journal. interrupted: whether an earlier run began the next row and
+    ended before finishing it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,11 +141,11 @@ class Folder:
         self._journal = self._opened()
 
     def reread(self) -> None:
-        """Take in what is there, which another process may have written on this one's behalf."""
+        """Read the folder again, after another process may have written to it for this one."""
         self._journal = self._opened()
 
     def _opened(self) -> Journal:
-        """The journal for writing, and what it and the parts say, in the attributes."""
+        """The journal for writing; also sets the attributes from the journal and the parts."""
         lines, folded = read_journal(self.path, line_check(load_about(self.path))), last_folded(self.path)
         journal = Journal(self.path)
         self.pending = sum(row.get("position", -1) > folded for row in lines)
@@ -180,19 +180,19 @@ class Folder:
         return target
 
     def fold_if_full(self) -> None:
-        """Fold where the journal has a part's rows and pyarrow is installed."""
+        """Fold if the journal has enough rows for a part and pyarrow is installed."""
         if self.pending >= PART_ROWS and has_pyarrow():
             self.fold()
 
     def fold_if_possible(self) -> None:
-        """Fold where pyarrow is installed; without it, rows stay in the journal."""
+        """Fold if pyarrow is installed; without it, rows are kept in the journal."""
         if has_pyarrow():
             self.fold()
 
 
 @contextmanager
 def open_folder(path: Path, about: About) -> Generator[Folder]:
-    """The folder for writing, made if need be.
+    """Open a folder for writing; it is made if need be.
 
     Raises:
         UsageError: it holds something else, or another process writes to it.

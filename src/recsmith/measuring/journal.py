@@ -1,6 +1,7 @@
-"""The journal of a folder: a JSON line for each row, so that rows survive whatever ends a run.
+"""The journal of a folder: a JSON line for each row, so that rows survive any end of a run.
 
-A line is handed to the system after each row, so kill -9 loses none; it is forced onto the disk every SYNC_S.
+A line is passed to the operating system after each row, so kill -9 loses none; every SYNC_S seconds the file is forced
+to the disk.
 """
 
 import json
@@ -15,10 +16,10 @@ from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import parse_json, read_bytes
 
 Row = dict[str, Any]
-Check = Callable[[Row], str]  # what is wrong with a line, in words; '' where nothing is
+Check = Callable[[Row], str]  # returns what is wrong with a line, in words; '' if nothing is
 NAME = "journal.jsonl"
 SYNC_S = 5.0  # seconds between fsyncs. Trade-off: longer loses more rows in a power failure, shorter waits for disks
-LONGEST_LINE = 2**20  # bytes; rows of the largest cases have a twentieth
+LONGEST_LINE = 2**20  # bytes; rows of the largest cases have a twentieth of this
 
 
 class Journal:
@@ -26,11 +27,11 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path, self._synced = folder / NAME, 0.0
-        if self._path.exists():  # cut off what a killed process wrote of its last line
+        if self._path.exists():  # cut off the part of a line that a killed process wrote
             os.truncate(self._path, read_bytes(self._path).rfind(b"\n") + 1)
 
     def write(self, row: Row) -> None:
-        """Append a line; RecSmithError, and the journal as it was, where the disk is full."""
+        """Append a line; if the disk is full, restore the journal and raise RecSmithError."""
         size = self._path.stat().st_size if self._path.exists() else 0
         try:
             with self._path.open("ab") as file:
@@ -47,12 +48,12 @@ class Journal:
             ) from None
 
     def clear(self) -> None:
-        """Remove the journal: a part holds its rows."""
+        """Remove the journal after its rows were written to a part."""
         self._path.unlink(missing_ok=True)
 
 
 def read_journal(folder: Path, check: Check) -> list[Row]:
-    """All whole lines; CorruptFile for the first one that is damaged, or of which `check` has something to say."""
+    """All complete lines; CorruptFile for the first one that is damaged, or with which `check` finds a problem."""
     path = folder / NAME
     if not os.path.lexists(path):
         return []

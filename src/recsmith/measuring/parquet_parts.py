@@ -29,9 +29,9 @@ from recsmith.measuring.checks import (
 from recsmith.measuring.columns import ADDED, COLUMNS, SCHEMA, MeasurementKind
 from recsmith.measuring.journal import Row
 
-SCHEMA_KEY = b"recsmith.schema"  # of the metadata of a parquet file
+SCHEMA_KEY = b"recsmith.schema"  # key in the metadata of a parquet file
 _NAME = re.compile(r"part-([0-9]{9,15})-([0-9]{9,15})\.parquet")
-COMPRESSION_LEVEL = 9  # of zstd: files are written once and read often, some of them stand in the repository
+COMPRESSION_LEVEL = 9  # of zstd: files are written once and read often, and some are in the repository
 
 
 def has_pyarrow() -> bool:
@@ -47,7 +47,7 @@ def _pyarrow() -> Any:
 
 
 def arrow_schema(kind: MeasurementKind) -> Any:
-    """The schema of a part; each column carries its unit and meaning."""
+    """The schema of a part; each column has its unit and meaning in its metadata."""
     arrow = _pyarrow()
     simple = {"int64": arrow.int64(), "float64": arrow.float64(), "string": arrow.string(), "bool": arrow.bool_()}
     types = simple | {f"list<{name}>": arrow.list_(type_) for name, type_ in simple.items()}
@@ -62,7 +62,7 @@ def part_files(path: Path) -> list[Path]:
     """The parts of a folder, in order of positions.
 
     Raises:
-        CorruptFile: a part has another name than parts have, is no file, or has positions that another one has.
+        CorruptFile: the name of a part is invalid, a part is no file, or two parts have the same positions.
     """
     parts = sorted(path.glob("part-*.parquet"), key=positions_of)
     for part in parts:
@@ -75,7 +75,7 @@ def part_files(path: Path) -> list[Path]:
 
 
 def positions_of(part: Path) -> tuple[int, int]:
-    """Positions of the first and the last row of a part, as its name says; CorruptFile where it is none of a part."""
+    """Positions of a part's first and last row, from its name; CorruptFile if it is not the name of a part."""
     match = _NAME.fullmatch(part.name)
     if match is None or int(match[1]) > int(match[2]):
         raise CorruptFile(f"'{part}' is not named part-<first>-<last>.parquet; move it away")
@@ -83,17 +83,17 @@ def positions_of(part: Path) -> tuple[int, int]:
 
 
 def last_folded(path: Path) -> int:
-    """Position of the last row in a part, as file names say; -1 if there is none. Raises as part_files does."""
+    """Position of the last row in a part, from file names; -1 if there is none. Raises as part_files does."""
     return max((positions_of(part)[1] for part in part_files(path)), default=-1)
 
 
 def added(kind: MeasurementKind) -> Row:
-    """What rows of before would have said in the columns that were added since."""
+    """Values of the columns that were added later, for rows that were written before."""
     return {column.name: ADDED[column.name] for column in COLUMNS[kind] if column.name in ADDED}
 
 
 def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
-    """Write rows as a new file: beside it, on the disk, then renamed.
+    """Write rows as a new file: under a temporary name, forced to the disk, then renamed.
 
     Raises:
         MissingExtra: pyarrow is missing.
@@ -105,7 +105,7 @@ def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
     temporary = target.with_name(f".{target.name}")
     try:
         table = arrow.Table.from_pylist([added(kind) | row for row in rows], schema=arrow_schema(kind))
-        # Visits repeat what their case is; without dictionaries zstd sees that, and files are a quarter smaller.
+        # Visits repeat the columns of their case; without dictionaries zstd uses that, and files are a quarter smaller.
         arrow.parquet.write_table(
             table, temporary, compression="zstd", compression_level=COMPRESSION_LEVEL, use_dictionary=False
         )
@@ -121,7 +121,7 @@ def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
 
 
 def read_part(part: Path, about: About, names: Sequence[str]) -> Any:
-    """Columns of a part as pyarrow's table: as they are documented, or refused. Its size is known before it is read.
+    """Columns of a part as pyarrow's table, after checks of its size, its schema and its values.
 
     Raises:
         CorruptFile: the part is damaged, too large, or of another schema.
@@ -139,7 +139,7 @@ def read_part(part: Path, about: About, names: Sequence[str]) -> Any:
 
 
 def _checked_table(arrow: Any, part: Path, about: About, names: list[str]) -> tuple[str, Any]:
-    """(what is wrong with a part, '' where nothing is; its columns). Metadata alone is read first."""
+    """(what is wrong with a part, '' if nothing is; its columns). The metadata is read before the data."""
     first, last = positions_of(part)
     metadata = arrow.parquet.read_metadata(part)
     schema = metadata.schema.to_arrow_schema()
@@ -155,12 +155,12 @@ def _checked_table(arrow: Any, part: Path, about: About, names: list[str]) -> tu
 
 
 def _read_table(arrow: Any, part: Path, names: list[str], kind: MeasurementKind) -> Any:
-    """The columns; text is kept once for each different value, until it is known how much all of it is.
+    """The columns; each different text is stored once until the total size of all text is known.
 
-    Columns that were added since the part was written say what it would have said.
+    Columns that were added after the part was written have the value that held then.
 
     Raises:
-        ValueError: the text is too much.
+        ValueError: there is too much text.
     """
     texts = [column.name for column in COLUMNS[kind] if column.items == "string" and column.name in names]
     lacking = [name for name in names if name in ADDED and name not in arrow.parquet.read_schema(part).names]
@@ -178,6 +178,6 @@ def _read_table(arrow: Any, part: Path, names: list[str], kind: MeasurementKind)
 
 
 def _characters(texts: Any) -> int:
-    """Of all values of a dictionary array."""
+    """Number of characters of all values of a dictionary array."""
     lengths = np.array([len(text or "") for text in texts.dictionary.to_pylist()], dtype=np.int64)
     return int(lengths[texts.indices.drop_null().to_numpy()].sum())

@@ -1,11 +1,11 @@
 """The cases of planned tasks: groups of tables as a search really puts them on ranks.
 
-A cost model is asked where searches go, and they go where it is cheapest: where a model is wrong, they look for just
-that. Samples that are drawn blindly hardly meet it. So a model is trained, tasks are planned under it, what their ranks
-hold is measured, and it is trained again on these too.
+A cost model is evaluated on the plans that a search tries, and a search goes where the model is cheapest: it finds the
+places where the model is wrong. Samples that are drawn at random hardly contain such cases. So a model is trained,
+tasks are planned under it, the groups of their ranks are measured, and the model is trained again with these as well.
 
 A task is 10 to 60 tables of the shared pool, each at most once, on 4 or 8 devices, with the pool's dims or, every
-second time, with powers of two from 4 to 128. A case follows from the seed, its number and the cost model.
+second time, with powers of two from 4 to 128. A case depends on the seed, its number and the cost model.
 
 Legend: N tables of a task.
 """
@@ -37,21 +37,21 @@ from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 from recsmith.workloads.sample import shared_pool
 
-A_TASK = 8  # cases that are taken of a task: trade-off, more take less planning and are more alike
-LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task, as of the NeuroShard paper's
+A_TASK = 8  # cases taken from a task: trade-off, more need less planning and are more alike
+LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task, as in the NeuroShard paper
 GLOBAL_BATCH = (2**13, 2**17)  # samples of all devices: the paper's 65,536, and some octaves around it
-WIDTHS = (4, 8, 16, 32, 64, 128)  # dims of every second task, the paper's
-ATTEMPTS = 100  # tasks that are drawn for a place at most, until one has a plan of enough groups that fit the scale
+WIDTHS = (4, 8, 16, 32, 64, 128)  # dims of every second task, those of the paper
+ATTEMPTS = 100  # most tasks drawn for a place, until one has a plan with enough groups that fit the scale
 SPACE = Space(types=("table_wise", "column_wise", "row_wise"), kernels=("fused",))
-AHEAD = 3  # tasks that are being planned for each process: more would be in vain when the time is up
-CACHED_TASKS = 4096  # whose groups are kept: samples return to a task, and planning takes seconds
+AHEAD = 3  # tasks that are planned ahead per process: more would be wasted when the time is up
+CACHED_TASKS = 4096  # tasks whose groups are kept: samples return to a task, and planning takes seconds
 
 Choice = TypeVar("Choice")
 
 
 @record
 class PlannedCases:
-    """All cases of a seed at a scale: what ranks hold in plans under a cost model, on a device of the catalogue."""
+    """All cases of a seed at a scale: groups of ranks in plans under a cost model, for a device of the catalogue."""
 
     seed: int
     scale: CaseScale
@@ -66,16 +66,16 @@ class PlannedCases:
         return self.model.name
 
     def case(self, number: int) -> Case:
-        """The case of a number: one of the groups of a task, of which A_TASK numbers in a row are."""
+        """The case with this number: one of the groups of a task; A_TASK numbers in a row share a task."""
         task, place = divmod(number, A_TASK)
         return replace(_groups(self, task)[place], seed=self.seed, number=number)
 
 
 @record
 class PlannedAhead:
-    """The same cases, whose tasks are planned by other processes before they are asked for, so that a GPU hardly waits.
+    """The same cases, whose tasks other processes plan ahead of their use, so that a GPU hardly waits.
 
-    ahead: tasks that are planned beyond the one that is measured. plans: those that were asked for, by number.
+    ahead: tasks that are planned beyond the one that is measured. plans: the requested plans, by number of the task.
     """
 
     seed: int
@@ -89,7 +89,7 @@ class PlannedAhead:
     plans: dict[int, Future[list[Case]]] = field(default_factory=dict[int, Future[list[Case]]], compare=False)
 
     def case(self, number: int) -> Case:
-        """The case of a number."""
+        """The case with this number."""
         task, place = divmod(number, A_TASK)
         for each in range(task, task + self.ahead):
             if each not in self.plans:
@@ -113,13 +113,13 @@ def planned_ahead(cases: PlannedCases) -> Generator[PlannedAhead]:
 
 @lru_cache(CACHED_TASKS)
 def _groups(cases: PlannedCases, task: int) -> list[Case]:
-    """A_TASK different groups of a task's plan: of the tasks drawn, the first that has so many within the scale."""
+    """A_TASK different groups of a task's plan: the first drawn task that has enough within the scale."""
     for attempt in range(ATTEMPTS):
         draws = KeyedRandom(cases.seed, task * ATTEMPTS + attempt, PLANS)
         devices = int(_one(draws, DEVICES))
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of models beyond what they know: that is what is looked for
+                warnings.simplefilter("ignore")  # warnings of models beyond their range: such cases are wanted here
                 found = plan(_workload(cases, draws, devices), f"{cases.device}:{devices}", cost_model=cases.model,
                              space=SPACE)  # fmt: skip
         except (Infeasible, NoPlanFound):
@@ -162,7 +162,7 @@ def _fits(case: Case, scale: CaseScale) -> bool:
 
 
 def device_of(hardware: str) -> str:
-    """The device of the catalogue that a hardware's plans are made for; UsageError where its name does not say."""
+    """The catalogue's device for which a hardware's plans are made; UsageError if its name does not say which."""
     kind, _, source = hardware.partition("?")[0].partition(":")
     name = source or kind
     if name == "cuda":

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What each local rank runs while all-to-alls are measured (imports torch)."""
+"""Code that each local rank runs while all-to-alls are measured (imports torch)."""
 
 import os
 import statistics
@@ -17,12 +17,12 @@ from recsmith.measuring.columns import origin_columns
 from recsmith.measuring.exchanges import Exchange, draw_exchange, exchange_columns, oversubscribed
 from recsmith.measuring.journal import Journal, Row
 
-REPETITIONS = 7  # timed, after one that is not. Trade-off: more steady the median, and fewer exchanges are measured
-SENT_VALUE = 0.01  # of every element that is sent; bytes are only moved, so any value would do
+REPETITIONS = 7  # timed, after one that is not. Trade-off: more steady the median, and leave time for fewer exchanges
+SENT_VALUE = 0.01  # value of every element that is sent; bytes are only moved, so any value would do
 
 
 def measure_ranks(folder: str, seed: int, start: int, budget_s: float) -> int:
-    """Measure exchanges from a position on until the budget ends; returns how many."""
+    """Measure exchanges from a position on until the budget ends; returns the number of measured exchanges."""
     end = time.monotonic() + budget_s
     journal = Journal(Path(folder)) if dist.get_rank() == 0 else None
     position = start
@@ -45,7 +45,7 @@ def measure_exchanges(exchanges: list[dict[str, Any]], visits: int) -> list[list
 
 
 def _agreed(go_on: bool) -> bool:
-    """What the first rank decides, on every rank."""
+    """The first rank's decision, on every rank."""
     decision: list[Any] = [go_on]
     dist.broadcast_object_list(decision)
     return decision[0]
@@ -85,7 +85,7 @@ def _synchronize() -> None:
 
 
 def _wait(seconds: float) -> None:
-    """Start late; asleep, as the host is while a device computes."""
+    """Delay the start by sleeping, as a host does while a device computes."""
     if seconds:
         time.sleep(seconds)
 

@@ -1,10 +1,10 @@
-"""Samples: what several visits of one case say together, which case is visited next, and steady samples as arrays.
+"""Samples: the joint result of several visits of a case, the choice of the next visit, and steady samples as arrays.
 
-A sample takes what its fastest visit takes, forward and backward each by themselves. Other tenants of a machine slow a
+The seconds of a sample are those of its fastest visit, forward and backward separately. Other users of a machine slow a
 core down for milliseconds to minutes, and nothing makes it faster than it is. So a sample is visited until its two
-fastest visits agree. A GPU that is timed by its own events has no such neighbours: there one visit is enough. Samples
-of a block take turns, so that seconds lie between two visits of one. A sample is set aside where all of its visits fell
-into minutes in which the probe was slow as well (docs/decisions/0007).
+fastest visits agree. A GPU that is timed by its own events has no such disturbance: there one visit is enough. Samples
+of a block take turns, so that seconds pass between two visits of one sample. A sample is set aside if the probe was
+slow during all of its visits as well (docs/decisions/0007).
 
 Legend: N samples, P tables of all of them together, 17 bins by reads of a row (workloads/workload.py).
 """
@@ -28,19 +28,19 @@ from recsmith.workloads.access import NUM_REUSE_BINS
 
 BLOCK_SAMPLES = 20  # samples that take turns. Trade-off: more put visits further apart, and leave more open at the end
 MOST_VISITS = 5  # of a sample. With 5, nine samples of ten have two that agree (measured: docs/decisions/0007)
-AGREE_WITHIN = 0.05  # relative difference of the two fastest visits of a steady sample: two samples of a case are then
-# 1.6 % apart at the median (docs/decisions/0007)
+AGREE_WITHIN = 0.05  # largest relative difference of a steady sample's two fastest visits: two samples of a
+# case are then 1.6 % apart at the median (docs/decisions/0007)
 SLOW_PROBE = 1.5  # times the usual best: a slower probe around all visits sets a sample aside. 1.25 loses samples and
 # gains nothing, 2 adds some that do harm (measured on shipped:cpu, docs/decisions/0007)
-USUAL_SHARE = 0.02  # of all probes are faster than the usual best. Trade-off: smaller follows single lucky probes,
-# larger takes slow minutes for usual ones; not tuned further
+USUAL_SHARE = 0.02  # share of probes that are faster than the usual best. Trade-off: smaller follows single lucky
+# probes, larger takes slow minutes for usual ones; not tuned further
 
 ENOUGH = {
     "cuda": 1
 }  # visits of a steady sample, by hardware: of an H200 two were 0.3 % apart at the median, at most 4 %
 VISITS = 2  # of other hardware
 
-VISIT_COLUMNS = ("sample", "status", "forward_s", "backward_s", "probe_s")  # what a schedule takes from a row
+VISIT_COLUMNS = ("sample", "status", "forward_s", "backward_s", "probe_s")  # columns of a row that a schedule needs
 
 
 class Visit(NamedTuple):
@@ -53,12 +53,12 @@ class Visit(NamedTuple):
 
 @noun
 class KernelSample:
-    """A sample, as its visits show it.
+    """A sample, as judged by its visits.
 
     status: ok (the two fastest visits agree within AGREE_WITHIN); slowed (they do, but all probes were slow); unsteady
         (after MOST_VISITS they still do not agree); open (it will be visited again); or what ended it: out_of_memory,
         failed, interrupted.
-    forward_s, backward_s: the fastest; None where no visit has any. apart: second fastest visit / fastest - 1, forward
+    forward_s, backward_s: the fastest; None if no visit has any. apart: second fastest visit / fastest - 1, forward
         and backward together; None with fewer than two. probe_s: the fastest probe of its visits.
     """
 
@@ -72,12 +72,12 @@ class KernelSample:
 
     @property
     def over(self) -> bool:
-        """Whether no visit is to follow."""
+        """Whether the sample needs no further visit."""
         return self.status != "open"
 
 
 def judge(sample: int, visits: Sequence[Visit], last: str = "ok", enough: int = VISITS) -> KernelSample:
-    """The sample of its visits. last: status of the last visit, which is among `visits` only if it is ok."""
+    """The sample as its visits show it. last: status of the last visit, which is in `visits` only if it is ok."""
     totals = sorted(visit.forward_s + visit.backward_s for visit in visits)
     apart = totals[1] / totals[0] - 1 if len(totals) > 1 else None
     if last != "ok":
@@ -95,10 +95,10 @@ def judge(sample: int, visits: Sequence[Visit], last: str = "ok", enough: int = 
 
 
 class Schedule:
-    """All samples of a run so far, and which one is visited next.
+    """All samples of a run so far, and the choice of the next visit.
 
-    Block after block of BLOCK_SAMPLES samples; within a block, the sample with the fewest visits comes first.
-    enough: visits that a steady sample has at least.
+    Blocks of BLOCK_SAMPLES samples follow each other; within a block, the sample with the fewest visits comes first.
+    enough: fewest visits of a steady sample.
     """
 
     def __init__(self, enough: int = VISITS) -> None:
@@ -110,7 +110,7 @@ class Schedule:
         self._block = 0  # first sample of the block whose samples take turns
 
     def note(self, sample: int, status: str, visit: Visit | None) -> KernelSample:
-        """Take in a visit; returns the sample as all its visits now show it. visit: None where it failed."""
+        """Add a visit; returns the sample as judged by all its visits. visit: None if it failed."""
         visits = self._visits.setdefault(sample, [])
         if visit:
             visits.append(visit)
@@ -122,7 +122,7 @@ class Schedule:
 
     @property
     def steady(self) -> int:
-        """How many samples are ok, judged by the probes up to now."""
+        """Number of samples that are ok, judged by the probes up to now."""
         return bisect_right(self._agreed, self._slowest_probe)
 
     @property
@@ -131,7 +131,7 @@ class Schedule:
 
     @property
     def next(self) -> tuple[int, int]:
-        """(sample, visit) that comes next."""
+        """The next (sample, visit)."""
         while True:
             block = range(self._block, self._block + BLOCK_SAMPLES)
             waiting = [(self._count(sample), sample) for sample in block if not self._over(sample)]
@@ -141,7 +141,7 @@ class Schedule:
             self._block += BLOCK_SAMPLES
 
     def __iter__(self) -> Iterator[KernelSample]:
-        """Samples in order of their places; those of slow minutes have the status slowed."""
+        """Samples in order of their places; those that were only measured in slow minutes have the status slowed."""
         limit = self._slowest_probe
         for _, sample in sorted(self._samples.items()):
             slowed = sample.status == "ok" and (sample.probe_s or 0.0) > limit
@@ -163,7 +163,7 @@ def schedule_of(columns: dict[str, list[Any]], hardware: str) -> Schedule:
 
 
 def visit_of(forward_s: float | None, backward_s: float | None, probe_s: float | None) -> Visit | None:
-    """The visit of a row; None where it failed."""
+    """The visit of a row; None if it failed."""
     return None if forward_s is None or backward_s is None else Visit(forward_s, backward_s, probe_s or 0.0)
 
 
@@ -181,11 +181,10 @@ class Samples:
     """Steady samples in order of their places; tables start[i] to start[i + 1] are those of sample i.
 
     sample: place in the run (N,). number: of the case (N,); samples of one number are one case, measured twice.
-    forward_s, backward_s: as `KernelSample` has them (N,). optimizer, data_type: names (N,). batch_size: bags of every
-    table (N,). blocks: row blocks of the larger tables of which these are one each, 1 of whole tables (N,).
-    start: (N + 1,), from 0 to P.
-    rows, dim, pooling_factor (ids a bag), zipf, lookups (ids), unique_rows: of each table (P,).
-    reuse_bins: rows read 1, 2, 3-4, 5-8 ... > 32768 times (P, 17).
+    forward_s, backward_s: as in `KernelSample` (N,). optimizer, data_type: names (N,). batch_size: bags of every table
+    (N,). blocks: number of row blocks of the larger tables, of which the tables are one block each; 1 for whole tables
+    (N,). start: (N + 1,), from 0 to P. rows, dim, pooling_factor (ids per bag), zipf, lookups (ids), unique_rows: of
+    each table (P,). reuse_bins: rows read 1, 2, 3-4, 5-8 ... > 32768 times (P, 17).
     """
 
     sample: Ints
@@ -206,7 +205,7 @@ class Samples:
     reuse_bins: Ints
 
     def __len__(self) -> int:
-        """N."""
+        """Number of samples, N."""
         return len(self.sample)
 
     @property
@@ -216,7 +215,7 @@ class Samples:
 
 
 def read_samples(path: Path) -> Samples:
-    """The steady samples of a folder, parts and journal; none where it holds none.
+    """The steady samples of a folder, parts and journal; empty if the folder holds none.
 
     Raises:
         UsageError: the folder holds no compute measurements.
@@ -238,7 +237,7 @@ def read_samples(path: Path) -> Samples:
 
 
 def _pieces(path: Path, about: About, steady: Ints) -> Iterator[dict[str, Any]]:
-    """READ_COLUMNS of the first visit of each steady sample, tables after tables: of each part, then of the journal."""
+    """READ_COLUMNS of the first visit of each steady sample, table by table: of each part, then of the journal."""
     for part in part_files(path):
         table = read_part(part, about, [*READ_COLUMNS, "visit"])
         first_visits = table.filter((table["visit"].to_numpy() == 0) & np.isin(table["sample"].to_numpy(), steady))

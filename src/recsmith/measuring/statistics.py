@@ -1,6 +1,6 @@
-"""Statistics of measured figures: medians with confidence intervals, and how far two rankings agree.
+"""Statistics of measurements: medians with confidence intervals, and the agreement of two rankings.
 
-Legend: V visits, B resamples; N things that are ranked.
+Legend: V visits, B resamples; N ranked items.
 """
 
 import numpy as np
@@ -8,12 +8,12 @@ import numpy as np
 from recsmith._types import Floats, Ints, noun
 
 RESAMPLES = 10_000  # B. Trade-off: more make the ends of intervals steadier and take longer; not tuned further
-LOW, HIGH = 2.5, 97.5  # percentiles between which 95 % of the resamples lie
+LOW, HIGH = 2.5, 97.5  # percentiles that enclose 95 % of the resamples
 
 
 @noun
 class Interval:
-    """A figure, and where it lies in 95 % of the resamples: value, low, high."""
+    """A figure with its 95 % interval: value, low, high."""
 
     value: float
     low: float
@@ -21,15 +21,15 @@ class Interval:
 
     @property
     def holds_zero(self) -> bool:
-        """Whether the interval contains 0: then a difference cannot be told apart from none."""
+        """Whether the interval contains 0, so that a difference is not significant."""
         return self.low <= 0 <= self.high
 
 
 def draw_visits(visits: int, seed: int = 0, resamples: int = RESAMPLES) -> Ints:
     """Indices (B, V) of the visits of each resample: V of them, drawn with replacement.
 
-    Efron, Bootstrap Methods (Annals of Statistics 7(1), 1979). What is measured in the same visits is resampled by the
-    same draw, so that whatever slows a whole visit cancels out of differences.
+    Efron, Bootstrap Methods (Annals of Statistics 7(1), 1979). Quantities measured in the same visits are resampled by
+    the same draw, so that anything that slows a whole visit cancels out of differences.
     """
     return np.random.default_rng(seed).integers(0, visits, (resamples, visits))
 
@@ -43,8 +43,8 @@ def interval(value: float, resampled: Floats) -> Interval:
 def bootstrap_median(values: Floats, seed: int = 0) -> Interval:
     """The median of values (V,), with an interval from the medians of resamples.
 
-    Of few values the interval is narrow: of seven normal ones it holds the truth in about nine of ten cases
-    (tests/measuring/test_statistics.py).
+    For few values the interval is too narrow: with seven normal ones it contains the true median in about nine of ten
+    cases (tests/measuring/test_statistics.py).
     """
     medians = np.median(np.asarray(values)[draw_visits(len(values), seed)], axis=1)
     return interval(float(np.median(values)), medians)

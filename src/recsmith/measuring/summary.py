@@ -20,7 +20,7 @@ READ_COLUMNS = (*VISIT_COLUMNS, "ids", "elapsed_s", "device", "versions", "date"
 
 @noun
 class Noise:
-    """How far two samples of a case are apart: |second / first - 1| of forward and backward together.
+    """Relative difference of two samples of a case: |second / first - 1| of forward and backward together.
 
     pairs: P, both samples steady. median, mean: the noise floor. None without pairs.
     """
@@ -34,9 +34,10 @@ class Noise:
 class Summary:
     """A folder of compute measurements.
 
-    counts: samples by status (as of `KernelSample`). histogram: steady samples by decade of ids ('10^3': 1,000 to
+    counts: samples by status (as in `KernelSample`). histogram: steady samples by decade of ids ('10^3': 1,000 to
     9,999). trained: steady samples by optimizer and data type. probes: seconds of the probe at 5, 50 and 95 % of the
-    visits. per_hour: samples over the time that visits took. failures: messages of samples that failed, with how many.
+    visits. per_hour: samples over the time that visits took. failures: messages of failed samples, with the number of
+    each.
     """
 
     about: About
@@ -56,7 +57,7 @@ class Summary:
 
 
 def summarize(path: Path) -> Summary:
-    """The summary of a folder; CorruptFile where a file of it is damaged."""
+    """The summary of a folder; CorruptFile if a file of it is damaged."""
     about = load_about(path)
     found = read_columns(path, READ_COLUMNS)
     samples = list(schedule_of(found, about.hardware))
@@ -98,7 +99,7 @@ def noise_floor(samples: Iterable[KernelSample]) -> Noise:
 
 
 def _quantiles(seconds: list[float]) -> tuple[float, ...]:
-    """At 5, 50 and 95 %; nothing of nothing."""
+    """The 5 %, 50 % and 95 % quantiles; () of no values."""
     ordered = sorted(seconds)
     return tuple(ordered[int(share * (len(ordered) - 1))] for share in (0.05, 0.5, 0.95)) if ordered else ()
 
