@@ -1,4 +1,4 @@
-"""Hardware that kernels are measured on: this CPU, a GPU, or a simulated GPU. All answer `measure(case)`."""
+"""Hardware on which kernels are measured: this CPU, a GPU, or a simulated GPU. All implement `measure(case)`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,14 @@ NAMES = (
 
 
 def load_hardware(name: str, scale: str | CaseScale | None = None) -> Hardware:
-    """Open the hardware of a name: cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].
+    """Open the hardware of this name: cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].
 
-    <gpu> is a device of the catalogue or a cluster file; cuda:<gpu> is refused where the GPU is another one. scale: how
-    large its cases get, or the name of a scale (default: cpu for cpu, gpu for the others).
+    <gpu> is a device of the catalogue or a cluster file; cuda:<gpu> is refused if the machine's GPU is another one.
+    scale: limit of its cases' size, or the name of a scale (default: cpu for cpu, gpu for the others).
 
     Raises:
         UsageError: the name or the scale is unknown, or there is no such device here.
-        MissingExtra: PyTorch or FBGEMM is missing, or they do not belong together.
+        MissingExtra: PyTorch or FBGEMM is missing, or they do not fit together.
     """
     kind, _, source = name.partition(":")
     size = scale if isinstance(scale, CaseScale) else scale_of(scale or default_scale(name))
@@ -49,7 +49,7 @@ def _check_gpu(found: str, expected: Device | None) -> None:
 
 
 def default_scale(name: str) -> str:
-    """The name of the scale that hardware of a name is opened for."""
+    """The name of the scale for which the hardware of this name is opened by default."""
     return "cpu" if name == "cpu" else "gpu"
 
 
@@ -57,7 +57,7 @@ def load_links(name: str) -> "SimulatedLinks":
     """The links of simulated:<gpu>[?noise=0.03], for all-to-alls of any number of ranks.
 
     Raises:
-        UsageError: the name is unknown, or no simulated hardware.
+        UsageError: the name is unknown, or is not that of simulated hardware.
     """
     from recsmith.hardware.simulated_links import SimulatedLinks
 
@@ -69,14 +69,14 @@ def load_links(name: str) -> "SimulatedLinks":
 
 
 def scale_of(name: str) -> CaseScale:
-    """The scale of a name."""
+    """The scale of this name; UsageError if there is none."""
     if name not in SCALES:
         raise UsageError(f"no scale is called '{name}'{did_you_mean(name, list(SCALES))}")
     return SCALES[name]
 
 
 def _import(module: str, name: str) -> Any:
-    """A class of a module that imports FBGEMM, which fails in several ways where a library does not fit."""
+    """A class of a module that imports FBGEMM; MissingExtra if a library is missing or does not fit."""
     try:
         return getattr(import_module(module), name)
     except (ImportError, OSError, RuntimeError) as error:
@@ -85,7 +85,7 @@ def _import(module: str, name: str) -> Any:
 
 
 def _noise(options: str) -> float:
-    """The number in 'noise=0.03'; 0 where there are no options."""
+    """The number in 'noise=0.03'; 0 if there are no options."""
     if not options:
         return 0.0
     key, _, value = options.partition("=")

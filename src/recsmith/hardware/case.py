@@ -1,6 +1,6 @@
-"""What is measured and what hardware answers: cases, the scale that limits their size, and measurements.
+"""The cases that are measured, the scale that limits their size, and the measurements that hardware returns.
 
-A case is one fusion group on one device. It follows from a key: random numbers that are the same on every machine.
+A case is one fusion group on one device. It depends only on a key, whose random numbers are the same on every machine.
 
 Legend: T tables of a case; G cases that a device runs in one step; 17 bins by reads of a row (workloads/workload.py).
 """
@@ -19,7 +19,7 @@ from recsmith.workloads import Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 CASES, IDS, EXCHANGES, NOISE = range(4)  # streams of one key, one for each purpose; visit v draws noise from NOISE + v
-PLANS = 2**32  # a stream that no visit reaches: of tasks that are planned for their cases
+PLANS = 2**32  # the stream of tasks that are planned for their cases, which no visit's noise reaches
 
 
 class KeyedRandom:
@@ -47,16 +47,15 @@ Draw = Literal["any", "few", "cold", "narrow", "shared"]
 
 @noun
 class CaseScale:
-    """How large cases get. A hardware is opened for a scale; a case and its scale give the ids.
+    """Limits of the size of cases. Hardware is opened for a scale; a case and its scale determine the ids.
 
-    least_work, most_work: of an iteration, in rows of 64 columns (measuring/cases.py).
-    lookups: ids of an iteration; elements: of all weights; outputs: elements that are returned.
-    tables: of a case at most; dims, batch: least and most of a table and of a case.
-    rows, pooling: of a table at most. draws: how cases are drawn, one kind for each number in turn: any (tables of all
-    sizes), few (one to four), cold (large tables read much, row after row seldom again), narrow (4 to 32 columns),
-        shared (some that are read much and evenly, of a cache's size).
-    apart: weights have an allocation of so many elements, and states another one; otherwise both lie in one of so many
-        elements, a case's states behind its weights, and every case begins with fresh values.
+    least_work, most_work: of an iteration, in rows of 64 columns (measuring/cases.py). lookups: ids of an iteration;
+    elements: of all weights; outputs: elements that are returned. tables: of a case at most; dims, batch: least and
+    most of a table and of a case. rows, pooling: of a table at most. draws: kinds of cases, used in turn by number: any
+    (tables of all sizes), few (one to four), cold (large tables with many ids, whose rows are seldom read again),
+    narrow (4 to 32 columns), shared (some tables as large as a cache, read often and evenly). apart: whether weights
+    and states have an allocation of `elements` elements each; otherwise both share one of `elements` elements, the
+    states of a case after its weights, and every case begins with fresh values.
     """
 
     name: str
@@ -79,7 +78,7 @@ class CaseScale:
         return (8 if self.apart else 4) * self.elements + 8 * self.lookups + 4 * self.outputs
 
     def check(self, cases: Sequence["Case"]) -> None:
-        """Refuse cases that together are larger than the scale allows."""
+        """Raise UsageError if cases together are larger than the scale allows."""
         lookups = sum(sum(case.lookups) for case in cases)
         elements, outputs = end_of([self.room(case) for case in cases]), end_of([case.outputs for case in cases])
         if lookups > self.lookups or elements > self.elements or outputs > self.outputs:
@@ -92,7 +91,7 @@ class CaseScale:
             )
 
     def room(self, case: "Case") -> int:
-        """Elements that a case takes of each allocation that it lies in."""
+        """Elements that a case needs in each allocation that it uses."""
         if self.apart:
             return max(case.elements, case.states)
         return end_of([case.elements, case.states])
@@ -131,22 +130,22 @@ ALIGNED_ELEMENTS = 64  # cases of a device begin at multiples of it (256 bytes i
 
 
 def starts_of(sizes: Sequence[int]) -> list[int]:
-    """Where the elements of each of G cases begin in one allocation (G,), of their sizes."""
+    """First element of each of G cases in one allocation (G,), from the cases' sizes."""
     return [sum(-(-size // ALIGNED_ELEMENTS) * ALIGNED_ELEMENTS for size in sizes[:i]) for i in range(len(sizes))]
 
 
 def end_of(sizes: Sequence[int]) -> int:
-    """Where the elements of the last of G cases end; 0 without any."""
+    """End of the elements of the last of G cases; 0 without any."""
     return starts_of(sizes)[-1] + sizes[-1] if sizes else 0
 
 
 @noun
 class Case:
-    """One fusion group on one device: the tables that a kernel serves, batch_size bags of each, and an optimizer.
+    """One fusion group on one device: the tables of one kernel, batch_size bags of each, and an optimizer.
 
-    seed, number: what the case was drawn from; its ids follow from them too.
-    blocks: each table is one of so many row-wise blocks of a larger table; its rows are read as the Zipf law of the
-        larger table says, whose hot rows are spread evenly over the blocks.
+    seed, number: from which the case was drawn; its ids depend on them too. blocks: each table is one of this many
+    row-wise blocks of a larger table; its rows are read by the Zipf law of the larger table, whose hot rows are evenly
+    distributed over the blocks.
     """
 
     seed: int
@@ -164,12 +163,12 @@ class Case:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Its tables."""
+        """The tables of the case."""
         return self.workload.tables
 
     @property
     def data_type(self) -> str:
-        """Data type of all its tables."""
+        """Data type of all tables of the case."""
         return self.tables[0].data_type
 
     @property
@@ -184,39 +183,38 @@ class Case:
 
     @property
     def states(self) -> int:
-        """Elements of all states that its optimizer keeps."""
+        """Elements of all states that the optimizer keeps."""
         optimizer = OPTIMIZERS[self.workload.optimizer]
         rows = sum(table.num_embeddings for table in self.tables)
         return optimizer.element_states * self.elements + optimizer.row_states * rows
 
     @property
     def outputs(self) -> int:
-        """Elements that an iteration returns: a vector of each bag, or of each id of sequences."""
+        """Elements that an iteration returns: a vector for each bag, or for each id of sequences."""
         if not self.tables[0].pooled:
             return sum(self.lookups) * self.tables[0].embedding_dim
         return self.workload.batch_size * sum(table.embedding_dim for table in self.tables)
 
     def check(self, scale: CaseScale) -> None:
-        """Refuse a case that is larger than its scale allows."""
+        """Raise UsageError if the case is larger than its scale allows."""
         scale.check((self,))
 
 
 Status = Literal["ok", "out_of_memory", "failed", "interrupted"]
-REPETITIONS = 4  # timed at least, after one that is not. Trade-off: more find the fastest, and fewer cases are measured
+REPETITIONS = 4  # fewest timed, after one that is not. Trade-off: more find the fastest, and leave time for fewer cases
 
 
 @noun
 class Measurement:
-    """What a device took for a case, or for several in one step. Seconds are None where there are none.
+    """Seconds of a device for a case, or for several cases in one step. Seconds are None if there are none.
 
-    forward_s, backward_s: the fastest repetition; backward sorts ids and updates the weights.
-    forward_median_s, backward_median_s: of all repetitions.
-    forward_wall_s, backward_wall_s: medians by the wall clock, where the others are the device's time.
-    spread: median / fastest - 1 of forward and backward together.
-    probe_s: a small fixed case, before and after, on average; probe_moved: how far the two are apart.
-    lookups, unique_rows: ids and different rows of each table (T,). reuse_bins: how many of a table's rows are read
+    forward_s, backward_s: the fastest repetition; backward sorts ids and updates the weights. forward_median_s,
+    backward_median_s: of all repetitions. forward_wall_s, backward_wall_s: medians by the wall clock; the other seconds
+    are the device's time. spread: median / fastest - 1 of forward and backward together. probe_s: a small fixed case,
+    measured before and after, mean of the two; probe_moved: relative difference of the two. lookups, unique_rows: ids
+    and different rows of each table (T,). reuse_bins: numbers of a table's rows that are read
         once, twice, 3 to 4 times ... (T * 17,), table after table.
-    status: ok; out_of_memory; failed; interrupted (the run ended while it was measured).
+    status: ok; out_of_memory; failed; interrupted (the run ended during the measurement).
     """
 
     status: Status
@@ -237,9 +235,9 @@ class Measurement:
 
 
 class Hardware(Protocol):
-    """Something that can be measured, or that answers as if it had been.
+    """A device that measures cases, or a simulation of one.
 
-    name: as on the command line. scale: what it was opened for. device, versions: for the record.
+    name: as on the command line. scale: the scale for which it was opened. device, versions: for the record.
     """
 
     @property
@@ -255,17 +253,17 @@ class Hardware(Protocol):
     def versions(self) -> str: ...  # noqa: D102
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
-        """UsageError where it trains no such optimizer or data type."""
+        """Raise UsageError for an optimizer or data type that the hardware does not support."""
         ...
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
-        """Measure a case; what goes wrong in it is a status, not an error. visit: how often it was measured before."""
+        """Measure a case; a failure of the case is a status, not an error. visit: how often it was measured before."""
         ...
 
     def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
         """Measure the cases (G,) that a device runs in one step: forward of all in order, then backward of all.
 
-        Backward goes in reverse. least: repetitions that are timed at least, after one that is not. Counts of tables
+        Backward runs in reverse order. least: fewest timed repetitions, after one that is not timed. Counts of tables
         are those of all cases, one after the other.
         """
         ...

@@ -1,14 +1,14 @@
 # pyright: basic
 """Hardware `cpu` and `cuda`: how each times FBGEMM's kernels (imports torch and FBGEMM).
 
-`cpu` is FBGEMM's CPU kernels on one thread, in process CPU time, which other processes disturb least. Caches are as the
-previous repetition left them; nothing is flushed. Freed memory is reused by the next repetition, as with jemalloc and
-tcmalloc, which PyTorch's guides advise for CPUs.
+`cpu` runs FBGEMM's CPU kernels on one thread, timed in process CPU time, which other processes disturb least. Caches
+are as the previous repetition left them; nothing is flushed. Freed memory is reused by the next repetition, as with
+jemalloc and tcmalloc, which PyTorch's guides advise for CPUs.
 
-`cuda` is FBGEMM's CUDA kernels, timed between events on the device, with a cold second-level cache. Before every
-forward and backward a buffer larger than the cache is written, as often as keeps the device busy for twice the time
-that the host needed to queue such a call's kernels: so the times hold no waiting for the host. Then it is read, so that
-the cache holds nothing that must be written back.
+`cuda` runs FBGEMM's CUDA kernels, timed between events on the device, with a cold second-level cache. Before every
+forward and backward a buffer larger than the cache is written several times: as often as keeps the device busy for
+twice the time in which the host queued the kernels of such a call. So the measured seconds contain no waiting for the
+host. Then the buffer is read, so that the cache holds nothing that must be written back.
 """
 
 import math
@@ -29,7 +29,7 @@ from recsmith.jobs.machine import describe_cpu
 
 
 class Cpu(FusedHardware):
-    """This machine's CPU, one core of it."""
+    """One core of this machine's CPU."""
 
     name = "cpu"
 
@@ -47,14 +47,14 @@ class Cpu(FusedHardware):
 
 
 FLUSHED_BYTES = 2**30  # written before each call: 0.3 ms of an H100, and 20 times its cache of 50 MiB
-CACHES_FLUSHED = 4  # second-level caches that the buffer holds at least, on a device whose cache is larger than that
+CACHES_FLUSHED = 4  # least size of the buffer in second-level caches, on a device with a cache larger than that
 MOST_FLUSHES = 16  # before a call, although the first call takes the host seconds, to load its kernels
-MARGIN = 2.0  # device time of flushes over host time of a call; at 1 it is hidden only just (docs/decisions/0010)
-FADING = 0.8  # a call that took the host longer counts 0.8 times at the next call: one slow call is soon forgotten
+MARGIN = 2.0  # device time of flushes over host time of a call; at 1 it is only just hidden (docs/decisions/0010)
+FADING = 0.8  # weight of an earlier call's host time at the next call, so that one slow call is soon forgotten
 FLOAT_BYTES = 4  # of an element of the buffer
-FLUSH_TRIALS = 3  # the fastest of which is what a flush takes
+FLUSH_TRIALS = 3  # the fastest of them gives the seconds of a flush
 
-warnings.filterwarnings("ignore", "TBE B200 optimization")  # FBGEMM tells of each optimizer's first backward
+warnings.filterwarnings("ignore", "TBE B200 optimization")  # FBGEMM warns at each optimizer's first backward
 
 
 class Cuda(FusedHardware):
@@ -62,8 +62,8 @@ class Cuda(FusedHardware):
 
     name = "cuda"
     optimizers = GPU_OPTIMIZERS
-    least_s = 0.01  # seconds of repetitions; events are exact, so a third of what a CPU gets will do
-    probed_every_s = 1.0  # of an H200 it moves by 1 % in minutes, and would take as long as most cases
+    least_s = 0.01  # seconds of repetitions; events are exact, so a third of a CPU's time is enough
+    probed_every_s = 1.0  # on an H200 the probe changes by 1 % in minutes, and would take as long as most cases
 
     def __init__(self, scale: CaseScale, versions: str, runtime: Any = torch.cuda, place: str = "cuda") -> None:
         if not runtime.is_available():
@@ -79,7 +79,7 @@ class Cuda(FusedHardware):
         super().__init__(scale, f"{versions}, cuda {torch.version.cuda}", torch.device(place))
 
     def _timed(self, call: Callable[[], Any]) -> tuple[Any, float, float]:
-        """Flush the cache, then time the call. The wall clock would count the flush too, so events stand for it."""
+        """Flush the cache, then time the call by events; the wall clock would include the flush."""
         for _ in range(self._flushes):
             self._flushed.zero_()
         self._flushed.sum()
@@ -87,9 +87,9 @@ class Cuda(FusedHardware):
         return value, seconds, seconds
 
     def _between_events(self, call: Callable[[], Any]) -> tuple[Any, float]:
-        """What a call returns, and its seconds on the device.
+        """The value of a call, and its seconds on the device.
 
-        Where the device had started before the host had queued all of the call, the next calls get the most flushes.
+        If the device started before the host had queued all of the call, the next calls get the most flushes.
         """
         start, end = self._runtime.Event(enable_timing=True), self._runtime.Event(enable_timing=True)
         start.record()
@@ -106,5 +106,5 @@ class Cuda(FusedHardware):
 
     @property
     def _flushes(self) -> int:
-        """How often the buffer is written before a call, at least once."""
+        """Number of times that the buffer is written before a call, at least 1."""
         return max(1, math.ceil(MARGIN * self._queueing_s / self._flush_s))

@@ -1,5 +1,5 @@
 # pyright: basic
-"""How fused tables are timed: repetitions between two probes, by the clock of a subclass (imports torch and FBGEMM)."""
+"""Times fused tables: repetitions between two probes, by the clock of a subclass (imports torch and FBGEMM)."""
 
 import statistics
 import time
@@ -17,13 +17,13 @@ from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 
-MOST_REPETITIONS = 100  # timed; smaller cases than that end before LEAST_S
+MOST_REPETITIONS = 100  # timed; cases with more repetitions than that end before LEAST_S
 MOST_PROBES = 1000  # repetitions of a probe
-LEAST_S = 0.03  # seconds that the repetitions of a case take at least; neighbours come and go within 10 to 100 ms
-PROBE_S = 0.004  # seconds that the repetitions of a probe take at least: short, for a probe follows every case
-COPIES = 20  # the fastest of which is what a copy takes
+LEAST_S = 0.03  # least seconds of the repetitions of a case; disturbances start and end within 10 to 100 ms
+PROBE_S = 0.004  # least seconds of the repetitions of a probe: short, for a probe follows every case
+COPIES = 20  # the fastest of them gives the seconds of a copy
 KEPT_IDS = 2**26  # ids of cases that stay in memory for other visits (half a GB): drawing takes longer than reading
-KEPT_ITERATIONS = 4  # or as many ids as this times the most of an iteration at the scale, where that is more
+KEPT_ITERATIONS = 4  # times the most ids of an iteration at the scale, which are kept instead if that is more
 PROBE_ROWS, PROBE_DIM, PROBE_POOLING, PROBE_ZIPF = 4_000, 64, 8, 0.5  # of its four tables: 1 MB each, which caches hold
 PROBE_WORK = 5000  # the batch of the probe is the most work of the scale over this: a small part of a case's time
 
@@ -51,7 +51,7 @@ class FusedGroup(NamedTuple):
 
 
 class FusedHardware:
-    """What hardware cpu and cuda share; they differ in the clock (`_timed`). Memory for the scale is allocated once."""
+    """Base of hardware cpu and cuda; they differ in the clock (`_timed`). Memory for the scale is allocated once."""
 
     name = ""
     device = ""
@@ -77,7 +77,7 @@ class FusedHardware:
         self._drawn: dict[Case, Lookups] = {}
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
-        """UsageError for what FBGEMM does not train here."""
+        """Raise UsageError for an optimizer or data type that FBGEMM does not train here."""
         unknown = [name for name in optimizers if name not in self.optimizers]
         unknown += [name for name in data_types if name not in DATA_TYPES]
         if unknown:
@@ -87,7 +87,7 @@ class FusedHardware:
             )
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
-        """Time a case between two probes; what goes wrong in it is a status, not an error."""
+        """Time a case between two probes; a failure of the case is a status, not an error."""
         return self.measure_groups((case,), visit)
 
     def measure_groups(self, cases: tuple[Case, ...], visit: int = 0, least: int = REPETITIONS) -> Measurement:
@@ -98,13 +98,13 @@ class FusedHardware:
         try:
             lookups = [self._lookups(case) for case in cases]
             times = self._repeat(cases, lookups, least, self.least_s)
-        except (RuntimeError, MemoryError, AssertionError) as error:  # FBGEMM asserts what it has no kernels for
+        except (RuntimeError, MemoryError, AssertionError) as error:  # FBGEMM asserts that it has kernels
             return self._failure(error)
         self._probed_s = after = self._probe()
         return _measurement(cases, lookups, times, before, after)
 
     def copy_seconds(self, size: int) -> float:
-        """Seconds of a copy of so many bytes within the device's memory, the fastest of COPIES.
+        """Seconds of a copy of `size` bytes within the device's memory, the fastest of COPIES.
 
         Raises:
             UsageError: the scale's memory has no room for them twice.
@@ -119,7 +119,7 @@ class FusedHardware:
         return min(self._timed(lambda: target.copy_(source))[1] for _ in range(COPIES))
 
     def _lookups(self, case: Case) -> Lookups:
-        """The ids of a case; those of the last cases stay in memory, for other visits."""
+        """The ids of a case; those of the last cases are kept in memory, for other visits."""
         if case not in self._drawn:
             if sum(len(drawn.ids) for drawn in self._drawn.values()) > max(
                 KEPT_IDS, KEPT_ITERATIONS * self.scale.lookups
@@ -136,7 +136,7 @@ class FusedHardware:
         return Measurement(status="out_of_memory" if memory else "failed", message=text.splitlines()[0] if text else "")
 
     def _probe(self) -> float:
-        """Seconds of the probe, its fastest repetition; those of the last one, where it was short ago."""
+        """Seconds of the fastest repetition of the probe; those of the last probe if it was recent."""
         if self._probed_s and time.monotonic() < self._probed_at + self.probed_every_s:
             return self._probed_s
         try:
@@ -174,7 +174,7 @@ class FusedHardware:
         return Times(forward_s, backward_s, forward_wall_s, backward_wall_s)
 
     def _timed(self, call: Callable[[], Any]) -> tuple[Any, float, float]:
-        """What a call returns, its seconds on the device, and by the wall clock."""
+        """The value of a call, its seconds on the device, and its seconds by the wall clock."""
         raise NotImplementedError
 
 
@@ -188,8 +188,8 @@ def _backward(groups: list[FusedGroup], outputs: list[Tensor]) -> None:
 
 
 def probe_case(scale: CaseScale) -> Case:
-    """The probe of a scale: four tables of 1 MB, which caches hold, or smaller ones where the scale asks for it."""
-    behind = 0 if scale.apart else 1  # states of a row that lie in the memory of weights
+    """The probe of a scale: four tables of 1 MB, which caches hold, or smaller ones if the scale is small."""
+    behind = 0 if scale.apart else 1  # elements per row for states that are stored in the memory of weights
     rows = (scale.elements - behind * ALIGNED_ELEMENTS) // (4 * (PROBE_DIM + behind))
     tables = tuple(
         Table(name=name, num_embeddings=min(PROBE_ROWS, rows), embedding_dim=PROBE_DIM,

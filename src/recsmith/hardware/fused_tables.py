@@ -1,10 +1,10 @@
 # pyright: basic
 """FBGEMM's fused tables in memory that was allocated before (imports torch and FBGEMM).
 
-Weights, optimizer states and gradients of all cases are one allocation each, or weights and states are one: tables lie
-side by side from its start, so no two tables of a case share memory, and no case pays for allocation. Cases that run in
-one step have separate parts of it. The learning rate is 0: kernels do all their work, and every weight stays what it
-was.
+Weights, optimizer states and gradients of all cases have one allocation each, or weights and states share one. Tables
+are stored one after the other from its start, so no two tables of a case share memory, and no case includes the time of
+an allocation. Cases that run in one step have separate parts of it. The learning rate is 0: kernels do all their work,
+and weights do not change.
 """
 
 import logging
@@ -35,9 +35,9 @@ STATE, GRADIENT = 1e-3, 1e-2  # of every element: any values whose squares and r
 
 
 class Memory(NamedTuple):
-    """Memory for the cases of a scale; each takes it from the start. weights: in 16 bits, two to an fp32 element.
+    """Memory for the cases of a scale; each case uses it from the start. weights: in 16 bits, two for an fp32 element.
 
-    state: empty where states lie behind weights.
+    state: empty if states are stored after the weights.
     """
 
     weights: Tensor
@@ -54,11 +54,11 @@ class Memory(NamedTuple):
         )
 
     def beyond(self, elements: int, outputs: int) -> "Memory":
-        """The part beyond so many elements of weights, and of outputs."""
+        """The part that begins after this many elements of weights, and of outputs."""
         return Memory(self.weights[2 * elements :], self.state[elements:], self.gradient[outputs:])
 
     def of_case(self, case: Case) -> "Memory":
-        """The memory of a case that begins here; fresh where its states lie behind its weights."""
+        """The memory of a case that begins here; with fresh values if its states are stored after its weights."""
         if len(self.state):
             return self
         behind, states = starts_of([case.elements, case.states])[1], case.states
@@ -75,14 +75,14 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
     """The tables of a case as FBGEMM fuses them, in given memory; FBGEMM checks ids against rows, as in TorchRec."""
 
     memory: Memory
-    states: int  # elements of the states that have their place
+    states: int  # elements of the states that have their place already
 
     def __init__(self, case: Case, memory: Memory, learning_rate: float = 0.0, stochastic: bool = True) -> None:
         """stochastic: whether a GPU rounds updated fp16 weights at random, as FBGEMM and TorchRec do by default."""
         cuda = memory.weights.is_cuda
         place = EmbeddingLocation.DEVICE if cuda else EmbeddingLocation.HOST
         compute = ComputeDevice.CUDA if cuda else ComputeDevice.CPU
-        self.__dict__["memory"] = memory  # nn.Module takes attributes only once it is initialised
+        self.__dict__["memory"] = memory  # nn.Module accepts attributes only once it is initialised
         self.__dict__["states"] = 0
         super().__init__(
             [(table.num_embeddings, table.embedding_dim, place, compute) for table in case.tables],
@@ -97,7 +97,8 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
     def _apply_split(self, split: Any, prefix: str, dtype: Any, *_: Any, **__: Any) -> None:
         """Take weights (prefix 'weights') and states ('momentum1', ...) from memory; FBGEMM 1.6 to 1.8 allocates them.
 
-        It sets what FBGEMM's own method sets: offsets and placements of tables, and buffers on device and host.
+        It sets the same attributes as FBGEMM's own method: offsets and placements of tables, and buffers on device and
+        host.
         """
         size = split.host_size + split.dev_size
         if prefix == "weights":
@@ -105,7 +106,7 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
         else:
             mine = self.memory.state.view(dtype)[self.states : self.states + size]
             self.__dict__["states"] = self.states + size
-        if mine.numel() != size:  # kernels would write behind it
+        if mine.numel() != size:  # kernels would write beyond its end
             raise RuntimeError(f"{prefix} has {size:,} elements, and the memory of the scale {mine.numel():,}")
         place = mine.device
         empty = torch.empty(0, dtype=dtype, device=place)

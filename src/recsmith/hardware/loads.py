@@ -1,12 +1,12 @@
-"""The loads of a plan: what each rank's kernels do in a step, as cases that hardware measures.
+"""The loads of a plan: the work of each rank's kernels in a step, as cases that hardware measures.
 
 A rank runs one kernel for each of its fusion groups (collection, sharding type, data type and pooling; see
 problems/modes.py), forward one after the other and backward in reverse. Every kernel serves the bags of all ranks; a
-block of rows finds its share of their ids. Ids are drawn by the table's own law; a table whose reads were counted is
-read by the Zipf law fitted to the counts. Where a table says how busy its blocks are, each block of a kernel is read by
-a law of its own.
+block of rows receives its share of their ids. Ids are drawn by the table's own law; a table whose reads were counted
+uses the Zipf law fitted to the counts. If a table states how busy its blocks are, each block of a kernel is read by a
+law of its own.
 
-Ranks that hold the same shapes have equal loads, whatever their tables are called and whichever plan they belong to.
+Ranks that hold the same shapes have equal loads, whatever the names of their tables, and in any plan.
 """
 
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ from recsmith.workloads.data_types import DataType, Pooling
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.row_blocks import hot_rows_of, range_zipf
 
-SMALLEST = 2**20  # ids, and elements, that a scale has room for in any case: its probe needs some
+SMALLEST = 2**20  # ids, and elements, for which a scale always has room: its probe needs some
 
 Load = tuple[Case, ...]
 """The cases that one rank runs in a step; none on a rank without shards. Equal loads take equally long."""
 
 
 class _Group(NamedTuple):
-    """What a rank fuses into one kernel. blocks: that its tables are cut into by rows, which follows from the type."""
+    """The shards that a rank fuses into one kernel have these in common. blocks: number of row blocks of a table."""
 
     sharding_type: str
     collection: str
@@ -46,8 +46,8 @@ def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
     """The load of each rank (W,). seed: of the ids.
 
     Raises:
-        UsageError: a table that cannot be measured, by name: a kernel other than fused (data_parallel, host memory),
-            weights of ids, several features or poolings; or ids that are deduplicated.
+        UsageError: names a table that cannot be measured: one with a kernel other than fused (data_parallel, host
+            memory), weights of ids, or several features or poolings; or ids are deduplicated.
     """
     tables = {table.name: table for table in plan.workload.tables}
     if any(plan.workload.deduplicates(table) for table in plan.workload.tables):
@@ -82,14 +82,14 @@ def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
 
 
 def _group(table: Table, kind: ShardingType, plan: Plan) -> _Group:
-    """What TorchRec fuses a table's pieces into."""
-    divided = kind.splits_rows and table.pooled  # TorchRec divides parts of means once they are added
+    """The fusion group in TorchRec of a table's shards."""
+    divided = kind.splits_rows and table.pooled  # TorchRec divides parts of means after adding them
     pooling = "sum" if divided else table.pooling
     return _Group(kind.name, table.collection, table.data_type, pooling, kind.blocks(plan.cluster))
 
 
 def _check(table: Table, placement: Placement) -> None:
-    """Refuse what is not measured."""
+    """Raise UsageError for a table that cannot be measured."""
     where, (first, *more) = f"table '{table.name}'", table.features
     if placement.sharding_type == "data_parallel":
         why = "is data_parallel, a dense kernel; plan without it (--types)"
@@ -105,9 +105,9 @@ def _check(table: Table, placement: Placement) -> None:
 
 
 def _piece(table: Table, shard: Shard, group: _Group, zipf: float, spread: float) -> Table:
-    """A shard as a table of its own, without the name and the collection that it comes from.
+    """A shard as a table of its own, without the name and the collection of its table.
 
-    spread: how many as busy as it would hold all lookups.
+    spread: by what the lookups of the whole table are divided for this shard.
     """
     rows, columns = (end - start for start, end in (shard.rows, shard.columns))
     feature = Feature(name="f", pooling_factor=table.features[0].pooling_factor / spread)
@@ -118,7 +118,7 @@ def _piece(table: Table, shard: Shard, group: _Group, zipf: float, spread: float
 
 
 def _case(workload: Workload, pieces: list[Table], bags: int, blocks: int, seed: int) -> Case:
-    """Pieces in an order that only their shapes decide; the case's number follows from them."""
+    """Shards as a case, in an order that depends only on their shapes, as does the case's number."""
     ordered = sorted(pieces, key=_shape)
     named = [replace(piece, name=f"t{i}") for i, piece in enumerate(ordered)]
     work = Workload(batch_size=bags, optimizer=workload.optimizer, tables=tuple(named))

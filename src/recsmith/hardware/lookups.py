@@ -2,10 +2,11 @@
 """The ids of a case: drawn on the device that reads them, the same for a case on every device (imports torch).
 
 The i-th most read row of a table is read in proportion to i ** -zipf, as in workloads/zipf.py. Uniform numbers come
-from one pool that stays on the device; a table starts somewhere in it. Ranks are then scattered over the rows.
+from one pool that is kept on the device; each table starts at a position in it. The ranks by reads are then scattered
+over the rows.
 
 A table that is one of several row-wise blocks draws ranks over the rows of all blocks, and divides them by the number
-of blocks: as many neighbouring ranks as there are blocks are one row of it.
+of blocks: that many neighbouring ranks become one row of the block.
 
 Legend: T tables, B bags of each, N ids of a table, K ids of the case.
 """
@@ -23,7 +24,7 @@ from recsmith.workloads.scattered_rows import scattering_step
 
 HEAD = 64  # ranks drawn exactly; beyond them the midpoint rule is off by less than 5e-5 of a rank's chance
 POOL_SEED = 0  # of the uniform numbers; another one would change all ids of all cases
-HARMONIC = 1e-9  # exponents this close to 1 are taken as 1, where the integral is a logarithm
+HARMONIC = 1e-9  # exponents this close to 1 count as 1, for which the integral is a logarithm
 
 
 class Lookups(NamedTuple):
@@ -43,7 +44,7 @@ def uniform_pool(size: int, device: torch.device) -> Tensor:
 def draw_lookups(case: Case, pool: Tensor) -> Lookups:
     """The ids of a case, and how often rows repeat. Bags of a table differ by at most one id.
 
-    pool: as of uniform_pool, with at least the ids of each table.
+    pool: from uniform_pool, with at least as many numbers as each table has ids.
     """
     starts = KeyedRandom(case.seed, case.number, IDS).uniform(len(case.tables)).tolist()
     bags = torch.arange(case.workload.batch_size + 1, device=pool.device)
@@ -89,7 +90,7 @@ def _integral(power: float, start: float, end: float) -> float:
 
 
 def _inverse(power: float, start: float, area: Tensor) -> Tensor:
-    """Where the integral of x ** -power from start reaches an area."""
+    """The upper limit at which the integral of x ** -power from start reaches an area."""
     area = area / start ** (1 - power)
     if abs(1 - power) < HARMONIC:
         return area.exp_().mul_(start)
@@ -97,11 +98,11 @@ def _inverse(power: float, start: float, area: Tensor) -> Tensor:
 
 
 def scatter(ranks: Tensor, rows: int) -> Tensor:
-    """The rows of ranks (N,): a permutation, so that rows that are read often do not lie side by side."""
+    """The rows of ranks (N,): a permutation, so that rows that are read often are not next to each other."""
     return ranks * scattering_step(rows) % rows
 
 
 def _bins(reads: Tensor) -> list[int]:
-    """How many rows are read once, twice, 3 to 4 times ... over 32768 times, (17,)."""
+    """Number of rows that are read once, twice, 3 to 4 times ... over 32768 times, (17,)."""
     edges = 2 ** torch.arange(NUM_REUSE_BINS - 1, device=reads.device)
     return torch.bincount(torch.bucketize(reads, edges), minlength=NUM_REUSE_BINS).tolist()

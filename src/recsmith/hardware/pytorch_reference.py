@@ -1,8 +1,9 @@
 # pyright: basic
-"""Whether FBGEMM computes what PyTorch does: outputs and updated weights of small cases, side by side (imports torch).
+"""Compares FBGEMM with PyTorch: outputs and updated weights of small cases (imports torch).
 
-The reference is torch.nn.EmbeddingBag with torch.optim.SGD and Adagrad; PyTorch has no row-wise Adagrad, so that one is
-its definition: a row's state grows by the mean of its squared gradient, and divides by its root plus eps.
+The reference is torch.nn.EmbeddingBag with torch.optim.SGD and Adagrad. PyTorch has no row-wise Adagrad, so its
+definition is used: a row's state grows by the mean of its squared gradient, and the step divides by the root of the
+state plus eps.
 """
 
 from itertools import pairwise
@@ -17,9 +18,9 @@ from recsmith.hardware.fused_tables import FusedTables, Memory
 from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
 
 LEARNING_RATE = 0.1  # large, so that a wrong update shows in the weights
-EPS = 1e-8  # that Adagrad adds to roots: FBGEMM's default
+EPS = 1e-8  # added by Adagrad to roots: FBGEMM's default
 STEPS = 2  # the second reads weights and states that the first has updated
-TINY = 1e-12  # what differences are divided by, at least: outputs may all be 0
+TINY = 1e-12  # least divisor of differences: outputs may all be 0
 TORCH_TYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
 

@@ -1,15 +1,15 @@
 """Hardware `simulated:<gpu>`: the analytic cost model with three effects that are not additive over tables.
 
-It needs no PyTorch, and is no more right than its model: it replaces a GPU where cost models and planners are tried.
+It needs no PyTorch, and is no more accurate than its model: it replaces a GPU in tests of cost models and planners.
 
-- **launch**: 2 kernels forward and 20 backward, whatever they do (costs/analytic.py has the sources).
+- **launch**: 2 kernels forward and 20 backward, for any work (costs/analytic.py has the sources).
 - **wave quantisation**: a warp serves a bag; warps that the device cannot hold at once wait for the next wave, and a
-  wave that is not full takes as long as a full one: time x ceil(waves) / waves, for the kernels that go bag by bag
+  wave that is not full takes as long as a full one: time x ceil(waves) / waves, for the kernels that work bag by bag
   (forward). A device holds SMs x 45 warps of FBGEMM's kernel: 64 x 0.71 occupancy, Lin et al., HiPC 2022
-  (owensgroup/ml_perf_model). That a part of a wave takes a whole one's time is assumed.
+  (owensgroup/ml_perf_model). It is an assumption that a part of a wave takes the time of a whole one.
 - **co-resident cache**: all tables of the group share the second-level cache in proportion to the bytes that they read
-  again, so hit rates fall as the group grows. Assumed; Lin et al. divide it among the tables in flight at once, the
-  analytic model gives each table all of it.
+  again, so hit rates fall as the group grows. This is assumed; Lin et al. divide the cache among the tables in flight
+  at once, and the analytic model gives each table all of it.
 
 Groups of one step add up: each has the cache to itself.
 
@@ -35,7 +35,7 @@ from recsmith.problems import Problem, Space, build_problem
 from recsmith.workloads import Table
 from recsmith.workloads.zipf import zipf_reuse_bins
 
-WARPS_PER_SM = 45  # that FBGEMM's kernels keep on an SM at once: 64 x 0.71 occupancy (Lin et al., HiPC 2022)
+WARPS_PER_SM = 45  # warps of FBGEMM's kernels on an SM at once: 64 x 0.71 occupancy (Lin et al., HiPC 2022)
 CACHED_CASES = 32  # cases whose seconds are stored for their next visits; more than the 20 that take turns in a run
 
 
@@ -51,7 +51,7 @@ class SharedCacheKernels(EmbeddingKernels):
     """Embedding kernels whose tables share the second-level cache, by the bytes that each table reads again."""
 
     def _missed(self, modes: Ints, row: Floats) -> Floats:
-        """Rows (M,) that come from memory, not from the cache; row: bytes of a row (M,)."""
+        """Rows (M,) that are read from memory, not from the cache; row: bytes of a row (M,)."""
         ids, unique, table = self.problem.modes.ids[modes], self.unique[modes], self.problem.modes.table[modes]
         again = np.where(ids > unique, unique * row, 0.0)
         share = again / max(float(again.sum()), 1.0)
@@ -74,7 +74,7 @@ class Simulated:
         self._without_noise = lru_cache(CACHED_CASES)(self._price)
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
-        """Refuses nothing: the formulas hold for any optimizer and data type."""
+        """Accept every optimizer and data type: the formulas hold for all."""
 
     def measure(self, case: Case, visit: int = 0) -> Measurement:
         """Seconds by the formulas; unique rows and reuse bins are expected values."""
@@ -93,7 +93,7 @@ class Simulated:
         return math.exp(self._noise * float(KeyedRandom(case.seed, case.number, NOISE + visit).normal(1)[0]))
 
     def _price(self, case: Case) -> _Noiseless:
-        """What all visits of a case have in common: its seconds before noise."""
+        """The part that all visits of a case have in common: its seconds before noise."""
         problem = problem_of(case, self._cluster)
         kernels = SharedCacheKernels.of(problem)
         modes: Ints = np.arange(len(problem.tables))
@@ -111,7 +111,7 @@ class Simulated:
 
 
 def check_noise(noise: float) -> None:
-    """Refuse what is no relative deviation."""
+    """Raise UsageError for a number that is no relative deviation."""
     if not 0 <= noise < 1:
         raise UsageError(f"noise is {noise}; it is a relative deviation, at least 0 and below 1")
 
@@ -141,7 +141,7 @@ def problem_of(case: Case, cluster: Cluster) -> Problem:
 
 
 def _whole_table(block: Table, blocks: int) -> Table:
-    """The table of which a block is one of so many."""
+    """The table of which a block is one of this many."""
     (feature,) = block.features
     feature = replace(feature, pooling_factor=feature.pooling_factor * blocks)
     return replace(block, num_embeddings=block.num_embeddings * blocks, features=(feature,))

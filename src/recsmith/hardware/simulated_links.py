@@ -1,17 +1,18 @@
 """All-to-alls on `simulated:<gpu>`: alpha-beta as in the analytic cost model, with three effects that it lacks.
 
-It needs no PyTorch, and is no more right than its rules: it replaces a cluster where models of all-to-alls are tried.
-Bytes flow; each rank has a port out and a port in to its own host, and others (its network card) to other hosts, all
-busy at the same time, as fast as the links of the catalogue and the efficiencies of the analytic model let them.
+It needs no PyTorch, and is no more accurate than its rules: it replaces a cluster in tests of models of all-to-alls.
+Bytes flow continuously. Each rank has a port out and a port in to its own host, and two others (its network card) to
+other hosts. All ports work at the same time, with the bandwidths of the catalogue and the efficiencies of the analytic
+model.
 
-- **pairs**: what one rank sends to another moves once both have started: ncclSend and ncclRecv wait for each other, and
-  the pairs of a group go on independently (NCCL user guide, point-to-point communication). So a rank that starts early
-  waits for the last, and what the others exchange in the meantime is done by then.
-- **ports are shared**: messages in flight through a port get equal parts of it, and a message goes as fast as the
-  slower of its two ports lets it. That no message takes over what another leaves is assumed.
+- **pairs**: a message from one rank to another starts once both ranks have started: ncclSend and ncclRecv wait for each
+  other, and the pairs of a group are independent (NCCL user guide, point-to-point communication). So a rank that
+  starts early waits for the last one, and by then the exchanges between the other ranks are done.
+- **ports are shared**: messages in flight through a port get equal parts of it, and a message is as fast as the slower
+  of its two ports allows. It is an assumption that no message uses bandwidth that another one leaves free.
 - **incast**: a card that receives from n ranks at once takes 1 + INCAST (1 - 1/n) times as long. Assumed.
 
-A rank ends when its last message has, out or in, and the latency of the call on top.
+A rank ends when its last message has ended, sent or received, plus the latency of the call.
 
 Legend: W ranks.
 """
@@ -31,12 +32,12 @@ from recsmith.hardware.simulated import check_noise
 from recsmith.sharding import Collective
 
 ALL_TO_ALL = Collective("all_to_all", "world")
-INCAST = 0.2  # how much longer, at most, a card takes that receives from many ranks at once; assumed, not measured
-DONE = 1e-12  # share of a message; less than that is left by rounding, and counts as sent
+INCAST = 0.2  # largest relative slowdown of a card that receives from many ranks at once; assumed, not measured
+DONE = 1e-12  # share of a message; a smaller rest is due to rounding, and counts as sent
 
 
 class SimulatedLinks:
-    """The links of a device of the catalogue, or of a cluster file. noise: as of hardware/simulated.py."""
+    """The links of a device of the catalogue, or of a cluster file. noise: as in hardware/simulated.py."""
 
     def __init__(self, source: str, noise: float = 0.0) -> None:
         check_noise(noise)
@@ -58,12 +59,12 @@ class SimulatedLinks:
     def seconds(self, traffic: Floats, skew_s: Floats, noise_key: tuple[int, int, int] | None = None) -> Floats:
         """Seconds (W,) from the start of each rank to its end.
 
-        traffic: bytes from each rank to each (W, W); what stays on a rank is not sent. skew_s: starts (W,).
-        noise_key: seed, number and visit, which the noise follows from; without it there is none. Noise multiplies what
-        comes after the last start, of all ranks alike.
+        traffic: bytes from each rank to each (W, W); bytes from a rank to itself are not sent. skew_s: starts (W,).
+        noise_key: seed, number and visit, from which the noise is drawn; None: no noise. Noise multiplies the time
+        after the last start, with the same factor for all ranks.
 
         Raises:
-            UsageError: fewer than two ranks, or numbers that are no bytes or no seconds.
+            UsageError: there are fewer than two ranks, or numbers that are no bytes or no seconds.
         """
         _check(traffic, skew_s)
         start = skew_s - skew_s.min()
@@ -91,7 +92,7 @@ def _check(traffic: Floats, skew_s: Floats) -> None:
 
 
 def _ends(traffic: Floats, start: Floats, cluster: Cluster) -> Floats:
-    """When the last message of each rank has ended (W,), within hosts and across them."""
+    """End of the last message of each rank (W,), within hosts and across them."""
     host = np.arange(len(start)) // cluster.local_world_size
     same_host = host[:, None] == host
     links = cluster.links
@@ -103,7 +104,7 @@ def _ends(traffic: Floats, start: Floats, cluster: Cluster) -> Floats:
 
 
 def _flow(traffic: Floats, start: Floats, bandwidth: float, incast: float) -> Floats:
-    """When the last message of each rank has ended (W,), of messages that share one kind of port; 0 without any.
+    """End of the last message of each rank (W,), for messages that share one kind of port; 0 without any.
 
     Between two events (a pair is ready, a message ends) rates are constant.
     """
@@ -124,7 +125,7 @@ def _flow(traffic: Floats, start: Floats, bandwidth: float, incast: float) -> Fl
 
 
 def _rates(moving: Bools, bandwidth: float, incast: float) -> Floats:
-    """Bytes a second of each message in flight (W, W): the smaller of its shares of its two ports."""
+    """Bytes per second of each message in flight (W, W): the smaller of its shares of its two ports."""
     sends, receives = np.maximum(moving.sum(axis=1), 1), np.maximum(moving.sum(axis=0), 1)
     slowdown = 1 + incast * (1 - 1 / receives)
     return bandwidth * np.minimum(1 / sends[:, None], 1 / (receives * slowdown))
