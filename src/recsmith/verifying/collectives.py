@@ -1,4 +1,4 @@
-"""The all-to-alls of plans: between local ranks where this machine has as many as a plan, or on simulated links.
+"""The all-to-alls of plans: between local ranks if this machine has enough for a plan, or on simulated links.
 
 Legend: P plans, V visits, W ranks; the last axis is forward, backward.
 """
@@ -25,7 +25,7 @@ EXCHANGE_S = 30.0  # seconds, more than an exchange of one visit takes
 
 
 def exchanges_of(plan: Plan) -> tuple[Exchange, Exchange]:
-    """What the ranks of a plan exchange forward and backward, all fusion groups in one call each."""
+    """The forward and the backward exchange of a plan's ranks, with all fusion groups in one call each."""
     width = np.zeros(plan.cluster.world_size, dtype=np.int64)
     for shard in plan.shards():
         width[shard.rank] += shard.columns[1] - shard.columns[0]
@@ -44,7 +44,7 @@ def exchanges_of(plan: Plan) -> tuple[Exchange, Exchange]:
 
 
 def not_measured(plan: Plan, hardware: str) -> str:
-    """Why the exchanges of a plan are not measured beside this hardware; nothing where they are."""
+    """Why the exchanges of a plan are not measured with this hardware; '' if they are."""
     ranks = plan.cluster.world_size
     unmeasured = next(
         (each for each in plan.placements if each.kind.forward != (Collective("all_to_all", "world"),)), None
@@ -70,7 +70,7 @@ def not_measured(plan: Plan, hardware: str) -> str:
 
 
 def is_simulated(hardware: str) -> bool:
-    """Whether its all-to-alls are simulated, so that each rank begins the forward one when it is ready."""
+    """Whether the hardware's all-to-alls are simulated, so that each rank begins the forward one when it is ready."""
     return hardware.startswith("simulated:")
 
 
@@ -83,7 +83,7 @@ def _devices(hardware: str) -> int:
 
 
 def measure_collectives(plans: Sequence[Plan], visits: int) -> list[Floats]:
-    """Seconds of the exchanges of plans of equally many ranks, P arrays (V, W, 2): medians of each visit.
+    """Seconds of the exchanges of plans with the same number of ranks, P arrays (V, W, 2): medians of each visit.
 
     Raises:
         MissingExtra: PyTorch is missing.
@@ -99,10 +99,10 @@ def measure_collectives(plans: Sequence[Plan], visits: int) -> list[Floats]:
 
 
 class SimulatedCollectives:
-    """All-to-alls on a simulated GPU's links, and as the learned model of those links predicts them.
+    """All-to-alls on a simulated GPU's links, and the predictions of the learned model of those links.
 
-    The model is the one that ships for the GPU, whatever the noise of the links; there is none for most GPUs.
-    hardware: simulated:<gpu>[?noise=0.03].
+    The model is the one that ships for the GPU, for any noise of the links; most GPUs have none. hardware:
+    simulated:<gpu>[?noise=0.03].
     """
 
     def __init__(self, hardware: str) -> None:
@@ -111,7 +111,7 @@ class SimulatedCollectives:
         self._model = by_model(load_comm_model(name)[0]) if name in shipped() else None
 
     def simulate(self, plan: Plan, kernels: Floats, seed: int) -> Floats:
-        """Seconds (V, W, 2) of a plan's all-to-alls around its kernels (V, W, 2), as `skewed_comm` has them."""
+        """Seconds (V, W, 2) of a plan's all-to-alls around its kernels (V, W, 2), in the form of `skewed_comm`."""
         forward, backward = exchanges_of(plan)
         return np.stack([
             skewed_comm(each, forward, backward, by_links(self._links, (seed, visit)))
@@ -123,9 +123,9 @@ class SimulatedCollectives:
         return skewed_comm(kernels, *exchanges_of(plan), self._model) if self._model else None
 
     def by_rank(self, plan: Plan, kernels: Floats, comm: Floats) -> tuple[RankExchange, ...]:
-        """Simulated and predicted seconds of each rank, medians over visits; nothing without a model.
+        """Simulated and predicted seconds of each rank, medians over visits; () without a model.
 
-        kernels, comm: (V, W, 2), comm as `simulate` has them. The model is asked for the same starts.
+        kernels, comm: (V, W, 2), comm as `simulate` returns it. The model predicts for the same starts.
         """
         if self._model is None:
             return ()

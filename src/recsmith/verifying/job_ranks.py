@@ -1,9 +1,9 @@
-"""What runs on every rank of a verification (see launch.py): a plan trains, timed and with its memory watched.
+"""Code of every rank of a verification (see launch.py): trains a plan and measures its seconds and memory.
 
-What a rank allocates for embeddings is its peak resident memory during a step less what it had before tables and
-batches existed. Three things keep that honest: a small copy of the plan trains first, so that libraries, threads and
-sockets count as there before; freed memory goes back to the system at once; and every page of weights and optimizer
-state is written before the first step. Peaks are of forward and backward, over all steps, the first one included.
+The memory that a rank allocates for embeddings is its peak resident memory during a step minus that before tables and
+batches existed. Three steps keep this accurate: a small copy of the plan trains first, so that libraries, threads and
+sockets count as memory from before; freed memory is returned to the system at once; and every page of weights and
+optimizer state is written before the first step. Peaks are of forward and backward, over all steps including the first.
 """
 
 import statistics
@@ -17,12 +17,12 @@ from recsmith._process import proc_bytes, return_freed_memory, settle
 from recsmith.jobs.log import write_message
 from recsmith.plans import Plan, plan_from_raw
 
-WARM_UP = 2  # steps that are not timed; trade-off: more of them leave out more of the start, and take longer
-SMALL_ROWS, SMALL_BATCH = 256, 8  # rows of a table, samples a rank: of the copy that trains first; any small ones do
+WARM_UP = 2  # untimed steps; trade-off: more of them leave out more of the start, and take longer
+SMALL_ROWS, SMALL_BATCH = 256, 8  # rows of a table, samples of a rank, in the copy that trains first; any small ones do
 
 
 def measure(plan: dict[str, Any], steps: int, seed: int = 0) -> dict[str, float]:
-    """Train a plan on this rank: medians of the steps' seconds, and the bytes that embeddings take at their peak."""
+    """Train a plan on this rank: medians of the steps' seconds, and the peak bytes of embeddings."""
     made = plan_from_raw(plan, "job")
     return_freed_memory()
     _train(_shrunk(made), 1, seed, lambda _: None)
@@ -43,7 +43,7 @@ def _shrunk(plan: Plan) -> Plan:
 
 
 def _train(plan: Plan, steps: int, seed: int, on_step: Callable[[int], object]) -> list[dict[str, float]]:
-    """Seconds and peak of each step; batches differ from step to step and rank to rank. on_step: hears of the next."""
+    """Seconds and peak of each step; batches differ by step and rank. on_step: called before each, with its number."""
     import torch
     import torch.distributed as dist
 
@@ -67,8 +67,8 @@ def _train(plan: Plan, steps: int, seed: int, on_step: Callable[[int], object]) 
 
 
 def _step(sharded: Any, dense: Any, batch: Any) -> dict[str, float]:
-    """One step whose loss takes no memory of its own; outputs live until backward is over, as a model keeps them."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is resident
+    """One step whose loss takes no memory of its own; outputs are kept until backward is over, as in a model."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is resident now
     begun = time.perf_counter()
     if dense is not None:
         dense.zero_grad()

@@ -1,6 +1,6 @@
-"""Verifies a plan by a job: trains it on this machine's ranks, beside what was predicted of time and memory.
+"""Verifies a plan by a job: trains it on this machine's ranks, and compares time and memory with the predictions.
 
-Here, in the calling process, nothing needs torch. What runs on every rank is in job_ranks.py.
+The code here, in the calling process, does not need torch. job_ranks.py holds the code of every rank.
 """
 
 import os
@@ -27,7 +27,7 @@ from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 MOST_RANKS = 16  # processes of one machine; trade-off: more could run, but share its cores
 RANK_BYTES = 450 << 20  # resident in a rank before it has tables: torch, FBGEMM, TorchRec
-DATA_TYPES = ("fp32", "fp16")  # that FBGEMM trains on CPU
+DATA_TYPES = ("fp32", "fp16")  # data types that FBGEMM trains on CPU
 
 
 def runnable(plan: Plan, batch_size: int | None) -> Plan:
@@ -51,7 +51,7 @@ def _one_bag(table: Table) -> Table:
 
 
 def check_plan(plan: Plan) -> None:
-    """UsageError where the plan's ranks, optimizer, data types or kernels cannot be trained here."""
+    """Raise UsageError if the plan's ranks, optimizer, data types or kernels cannot be trained here."""
     world = plan.cluster.job_world_size
     if world > MOST_RANKS:
         raise UsageError(
@@ -89,7 +89,7 @@ def _check_placement(table: Table, placement: Placement, optimizer: str) -> None
 
 
 def check_memory(predicted: list[int]) -> None:
-    """UsageError where ranks that need so many bytes each for embeddings do not fit into this machine's memory."""
+    """Raise UsageError if ranks that need these bytes each for embeddings exceed this machine's memory."""
     needed = sum(predicted) + RANK_BYTES * len(predicted)
     free = proc_bytes("meminfo", "MemAvailable")
     if needed > free:
@@ -99,7 +99,7 @@ def check_memory(predicted: list[int]) -> None:
         )
 
 
-STEPS = 5  # that are timed: medians of fewer would hang on one; trade-off, more take longer
+STEPS = 5  # timed steps: medians of fewer would depend on one; trade-off, more take longer
 
 
 def verify_job(
@@ -109,8 +109,12 @@ def verify_job(
     """Train a plan under TorchRec's DistributedModelParallel on this machine's CPU, one process per rank.
 
     A plan for a sharding group trains in all groups of its 2D job, synchronised after every step; ranks are the job's.
-    steps: that are timed. batch_size: samples per rank and step, instead of the plan's. on_progress(progress): hears
-    what is under way.
+
+    Args:
+        plan: the plan.
+        steps: number of timed steps.
+        batch_size: samples per rank and step, instead of the plan's.
+        on_progress: called with the current stage and step.
 
     Raises:
         UsageError: this machine cannot run the plan: ranks, memory, data types, kernels or optimizer.
@@ -137,7 +141,7 @@ def verify_job(
 
 
 def _measured(plan: Plan, steps: int, on_progress: Callable[[JobProgress], object]) -> list[Any]:
-    """What each rank of the plan's job measured; says what is under way."""
+    """The measurements of each rank of the plan's job; reports progress."""
     job = whole_job(plan.cluster)
     on_progress(JobProgress(stage="starting", ranks=job.world_size))
     with without_gpu():
@@ -161,7 +165,7 @@ def _training(number: int, steps: int, ranks: int) -> JobProgress:
 
 @contextmanager
 def without_gpu() -> Generator[None]:
-    """Ranks started within see no GPU: what is measured is the CPU's memory."""
+    """Ranks that start inside the context see no GPU, so that only the CPU's memory is measured."""
     name = "CUDA_VISIBLE_DEVICES"
     before = os.environ.get(name)
     os.environ[name] = ""

@@ -1,10 +1,10 @@
-"""Verifies plans by their kernels: those of every rank, measured on hardware, beside what a cost model predicted.
+"""Verifies plans by their kernels: those of every rank, measured on hardware, and compared with a cost model.
 
-A step is put together from measured kernels and from collectives, which are measured between local ranks where this
-machine can run all of a plan's, simulated with simulated kernels (there each rank begins when it is ready: steps.py),
-and the cost model's elsewhere. A cost model knows another machine than the one that measures, or only a device's
-figures; its kernels are compared with measured ones once they are multiplied by this machine's factor: what its kernels
-take for reference samples, over what the model predicts for them.
+A step is computed from measured kernels and from collectives. Collectives are measured between local ranks if this
+machine can run all of a plan's ranks. With simulated kernels they are simulated, and each rank begins when it is ready
+(steps.py). Otherwise they are the cost model's. A cost model describes another machine than the one that measures, or
+only a device's figures. So its kernels are multiplied by this machine's factor before they are compared: measured over
+predicted seconds of reference samples.
 
 Legend: V visits, W ranks; the last axis of kernels and collectives is forward, backward.
 """
@@ -35,13 +35,13 @@ from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 REFERENCES = 20  # samples: trade-off, more narrow the factor's interval and take longer; not tuned further
-REFERENCE_SEED = 1  # the measurements that ship are of seed 0: no cost model was trained on these
+REFERENCE_SEED = 1  # the shipped measurements are of seed 0: no cost model was trained on these cases
 
 
 def reference_cases(plans: Sequence[Plan], hardware: str) -> list[Case]:
-    """The first 20 cases of a seed at the hardware's scale, of the plans' optimizers and data types.
+    """The first 20 cases of a seed at the hardware's scale, with the plans' optimizers and data types.
 
-    Their work is drawn evenly in its logarithm (measuring/cases.py).
+    Their work is evenly distributed in its logarithm (measuring/cases.py).
     """
     for plan in plans:
         check_one_optimizer(plan)
@@ -59,7 +59,7 @@ def reference_cases(plans: Sequence[Plan], hardware: str) -> list[Case]:
 def factor_of(
     model: CostModel, cluster: Cluster, cases: Sequence[Case], seconds: Sequence[tuple[float, float]], seed: int
 ) -> MachineFactor:
-    """The factor of cases that took so many seconds, forward and backward; fewer seconds than cases are the first."""
+    """The factor from seconds of cases, forward and backward; fewer seconds than cases belong to the first ones."""
     device = one_device(cluster)
     ratios: list[float] = []
     with warnings.catch_warnings():
@@ -80,14 +80,19 @@ def verify_kernels(
     seed: int = 0,
     on_progress: Callable[[VisitProgress], None] | None = None,
 ) -> KernelVerification:
-    """Measure the kernels of named plans side by side on hardware, and compare them with a cost model's predictions.
+    """Measure the kernels of named plans on hardware, and compare them with a cost model's predictions.
 
-    plans: (name, plan). hardware: as `load_hardware` takes it. cost_model: that predicts (default: the plans' own).
-    visits: how often each rank is measured. seed: of ids and of resampling.
+    Args:
+        plans: (name, plan) of each.
+        hardware: name of the hardware, as for `load_hardware`.
+        cost_model: the model that predicts (default: the plans' own).
+        visits: number of measurements of each rank.
+        seed: of ids and of resampling.
+        on_progress: called after each measured load.
 
     Raises:
-        UsageError: a table, optimizer or data type that cannot be measured, too little memory, or plans of several cost
-            models where none is said.
+        UsageError: a table, optimizer or data type cannot be measured, there is too little memory, or the plans have
+            several cost models and none is given.
         MissingExtra: PyTorch, FBGEMM or TorchRec is missing.
         RecSmithError: the hardware failed.
     """
@@ -121,7 +126,7 @@ def _verification(
     hardware: Hardware, model: str, factor: MachineFactor, plans: Sequence[Plan], done: MeasuredKernels,
     found: tuple[PlanSteps, ...],
 ) -> KernelVerification:  # fmt: skip
-    """What is found of the plans, with what concerns all of them."""
+    """The verification of all plans, from the steps of each and the facts that concern all."""
     first = plans[0]
     steps = np.array([(each.predicted_s, each.step.value) for each in found])
     return KernelVerification(
@@ -141,11 +146,11 @@ class _StepParts(NamedTuple):
 
     @property
     def steps(self) -> Floats:
-        """Seconds of the steps that they add up to (...)."""
+        """Seconds of the steps (...) with these kernels and collectives."""
         return step_seconds(self.kernels, self.comm)
 
     def around(self, comm: Floats | None) -> "_StepParts":
-        """With these collectives instead; unchanged for None."""
+        """The same with other collectives; unchanged for None."""
         return self if comm is None else self._replace(comm=comm)
 
 
@@ -157,7 +162,7 @@ def _common_model(plans: Sequence[tuple[str, Plan]]) -> str:
 
 
 def _predicted(cost: StepCost) -> _StepParts:
-    """What a price holds (W, 2)."""
+    """Kernels and collectives of a price (W, 2)."""
     kernels = [(each.forward_compute_s, each.backward_compute_s) for each in cost.per_device]
     comm = [(each.forward_comm_s, each.backward_comm_s) for each in cost.per_device]
     return _StepParts(np.array(kernels), np.array(comm))
@@ -180,7 +185,7 @@ def _steps_of_plans(
     plans: Sequence[tuple[str, Plan]], measured: Sequence[_StepParts], predicted: Sequence[_StepParts],
     why: Sequence[str], exchanges: Sequence[tuple[RankExchange, ...]], seed: int,
 ) -> tuple[PlanSteps, ...]:  # fmt: skip
-    """What was measured of each plan beside what was predicted."""
+    """The measured and the predicted step of each plan."""
     drawn = draw_visits(len(measured[0].kernels), seed)
     steps = [median_step(*each) for each in measured]
     resampled = [resampled_steps(*each, drawn) for each in measured]
@@ -199,7 +204,7 @@ def _steps_of_plans(
 
 
 def _ranks(measured: _StepParts, predicted: _StepParts) -> tuple[RankKernels, ...]:
-    """Medians over visits beside predictions."""
+    """Medians over visits of each rank, with the predictions."""
     medians, kernels_s = np.median(measured.kernels, axis=0).tolist(), predicted.kernels.sum(axis=1).tolist()
     return tuple(
         RankKernels(rank=rank, forward_s=forward, backward_s=backward, predicted_s=kernels_s[rank])

@@ -1,4 +1,4 @@
-"""What verifying plans finds: by a whole job of one plan, or by the kernels of several.
+"""Results of verifying plans: by a whole job of one plan, or by the kernels of several.
 
 Legend: V visits, W ranks, P plans.
 """
@@ -12,9 +12,9 @@ from recsmith.plans import Plan
 
 @noun
 class RankMeasure:
-    """A rank's step, measured (medians) beside predicted, and the memory of embeddings at its peak.
+    """A rank's step, measured (medians) and predicted, and the peak memory of its embeddings.
 
-    shards_bytes: the plan's `real` accounting; base_bytes: its batch, outputs and gradients. The sum is
+    shards_bytes: by the plan's `real` accounting; base_bytes: its batch, outputs and gradients. The sum is
     predicted_bytes.
     """
 
@@ -29,13 +29,13 @@ class RankMeasure:
 
     @property
     def predicted_bytes(self) -> int:
-        """What the rank should allocate for embeddings at the peak of a step."""
+        """Bytes that the rank should allocate for embeddings at the peak of a step."""
         return self.shards_bytes + self.base_bytes
 
 
 @noun
 class JobProgress:
-    """What of a verification is under way; step: of so many `steps` that warm up, or of those that are timed."""
+    """The current stage of a verification; step: number of the step, among `steps` warm-up or timed ones."""
 
     stage: Literal["starting", "warming up", "training", "comparing"]
     ranks: int
@@ -45,7 +45,7 @@ class JobProgress:
 
 @noun
 class JobVerification:
-    """What each rank of a plan took when the plan trained in a TorchRec job, beside what was predicted."""
+    """Measurements of each rank of a plan that trained in a TorchRec job, with the predictions."""
 
     plan: Plan
     steps: int
@@ -59,7 +59,7 @@ class JobVerification:
 
 @noun
 class MachineFactor:
-    """Measured seconds over predicted ones: the median of some samples, and how far the middle half of them spreads."""
+    """Measured over predicted seconds: the median of some samples, and the quartiles."""
 
     median: Interval
     quartiles: tuple[float, float]
@@ -68,7 +68,7 @@ class MachineFactor:
 
 @noun
 class RankKernels:
-    """Seconds of a rank's kernels, medians over visits; predicted_s with the machine's factor."""
+    """Seconds of a rank's kernels, medians over visits; predicted_s includes the machine's factor."""
 
     rank: int
     forward_s: float
@@ -77,18 +77,18 @@ class RankKernels:
 
     @property
     def measured_s(self) -> float:
-        """Forward and backward."""
+        """Measured seconds, forward and backward."""
         return self.forward_s + self.backward_s
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured - 1; None of a rank that does nothing."""
+        """Relative error: predicted seconds / measured seconds - 1; None for a rank without work."""
         return self.predicted_s / self.measured_s - 1 if self.measured_s else None
 
 
 @noun
 class RankExchange:
-    """Seconds of a rank's simulated all-to-alls from its own start, medians over visits; forward holds its wait.
+    """Seconds of a rank's simulated all-to-alls from its own start, medians over visits; forward includes its wait.
 
     ready_s: when the rank begins the forward one. predicted_s, predicted_backward_s: of the learned model, for the same
     starts.
@@ -103,20 +103,19 @@ class RankExchange:
 
     @property
     def error(self) -> float:
-        """Predicted over simulated - 1, forward."""
+        """Relative error of the forward all-to-all: predicted seconds / simulated seconds - 1."""
         return self.predicted_s / self.forward_s - 1
 
 
 @noun
 class PlanSteps:
-    """The steps of a plan, put together from measured kernels, beside the predicted one.
+    """The step of a plan, computed from measured kernels, and the predicted step.
 
-    step: of the medians of its ranks over visits. steps_s: of each visit by itself (V,): in each the rank that was
-    disturbed most is the slowest, so they are longer. predicted_s: with the machine's factor.
-    collectives: why the exchanges are the cost model's, or nothing where they were measured.
-    tau: Kendall's, of ranks by measured and predicted kernels; None where they cannot be ranked.
-    slower: how much slower it is than each plan, relative, of the same visits (P,).
-    exchanges: of simulated links, beside a learned model of them; nothing elsewhere.
+    step: of the medians of its ranks over visits. steps_s: of each visit by itself (V,): in each visit the most
+    disturbed rank is the slowest, so these are longer. predicted_s: with the machine's factor. collectives: why the
+    exchanges are the cost model's, or '' if they were measured. tau: Kendall's, of ranks by measured and predicted
+    kernels; None if they cannot be ranked. slower: relative difference to the step of each plan, in the same visits
+    (P,). exchanges: on simulated links, with the predictions of a learned model; empty elsewhere.
     """
 
     name: str
@@ -132,7 +131,7 @@ class PlanSteps:
 
     @property
     def error(self) -> float:
-        """Predicted over measured - 1."""
+        """Relative error: predicted seconds / measured seconds - 1."""
         return self.predicted_s / self.step.value - 1
 
 
@@ -140,9 +139,9 @@ class PlanSteps:
 class KernelVerification:
     """Plans whose kernels were measured, in the order they were given.
 
-    winner: the place of the one predicted best. tau: of plans by measured and predicted steps, of three or more.
-    alike: whether all have the same tables, batch and ranks, so that their steps do equal work.
-    probe_moved: slowest probe of a visit over the fastest - 1.
+    winner: index of the plan with the best prediction. tau: of plans by measured and predicted steps, of three or more.
+    alike: whether all have the same tables, batch and cluster, so that their steps do equal work. probe_moved: slowest
+    probe of a visit over the fastest - 1.
     """
 
     hardware: str
@@ -160,5 +159,5 @@ class KernelVerification:
     tau: float | None
 
     def slower(self, plan: PlanSteps) -> Interval | None:
-        """How much slower a plan is than the one predicted best; None of that one itself."""
+        """Relative difference of a plan's step to that of the plan with the best prediction; None for that plan."""
         return None if plan is self.plans[self.winner] else plan.slower[self.winner]

@@ -1,8 +1,8 @@
 """Measures the kernels of every rank of plans, visit after visit.
 
-A visit measures every distinct load of every plan once. Ranks of all plans take turns, and another plan comes first in
-each visit, so a slow minute disturbs all plans equally and differences within a visit hold. Loads that several ranks or
-plans share are measured once a visit. One core measures rank after rank.
+A visit measures every distinct load of every plan once. Ranks of all plans take turns, and each visit begins with
+another plan, so a slow minute disturbs all plans equally and differences within a visit are valid. Loads that several
+ranks or plans share are measured once a visit. One core measures rank after rank.
 
 Legend: V visits, P plans, W ranks of a plan; the last axis of kernels is forward, backward.
 """
@@ -20,8 +20,8 @@ from recsmith.jobs.machine import free_bytes
 from recsmith.units import format_size
 
 VISITS = 7  # of a run: trade-off, more visits narrow the intervals and take longer
-ENOUGH = 3  # visits that a run which was interrupted can report: fewer give no interval
-LEAST = 2  # repetitions of a load in a visit that are timed at least, after one that is not
+ENOUGH = 3  # fewest visits that an interrupted run can report: fewer give no interval
+LEAST = 2  # fewest timed repetitions of a load in a visit, after one that is not timed
 
 ForwardBackward = tuple[float, float]
 """Seconds of a load's kernels, forward and backward with update."""
@@ -29,7 +29,7 @@ ForwardBackward = tuple[float, float]
 
 @noun
 class MeasuredKernels:
-    """What was measured. kernels: seconds of each plan's ranks, P arrays (V, W, 2).
+    """The measured kernels. kernels: seconds of each plan's ranks, P arrays (V, W, 2).
 
     probe_s: the hardware's probe, the median of each visit (V,). others: seconds (2,) of other loads, in order.
     complete: whether all visits were made.
@@ -42,13 +42,13 @@ class MeasuredKernels:
 
     @property
     def visits(self) -> int:
-        """V."""
+        """Number of visits, V."""
         return len(self.probe_s)
 
 
 @noun
 class VisitProgress:
-    """How far a run is: loads measured of all that will be, in visit of visits (from 1)."""
+    """Progress of a run: loads done of total, in visit number `visit` of visits (from 1)."""
 
     done: int
     total: int
@@ -58,10 +58,11 @@ class VisitProgress:
 
 
 def open_hardware(name: str, loads: Sequence[Load]) -> Hardware:
-    """Hardware of a name (`load_hardware`) with room for any of these loads.
+    """Hardware by name (`load_hardware`) with room for any of these loads.
 
     Raises:
-        UsageError: no such hardware, it does not train what a load asks for, or a load does not fit in memory.
+        UsageError: there is no such hardware, it does not support an optimizer or data type of a load, or a load does
+            not fit in memory.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
     scale = scale_for(loads, name)
@@ -89,12 +90,19 @@ def measure_kernels(
 ) -> MeasuredKernels:
     """Measure the kernels of plans, given as the loads of their ranks (`loads_of`).
 
-    others: loads that are measured once each, spread over the first VISITS visits. least: repetitions of a load in a
-    visit, after one that is not timed; it takes the fastest, forward and backward each. Ctrl-C ends the run after
-    ENOUGH whole visits; before, it is raised.
+    Ctrl-C ends the run after ENOUGH whole visits; before, it is raised.
+
+    Args:
+        hardware: on which they are measured.
+        plans: the loads of each plan's ranks.
+        visits: number of visits.
+        others: loads that are measured once each, spread over the first VISITS visits.
+        least: timed repetitions of a load in a visit, after one that is not timed; the fastest forward and the fastest
+            backward count.
+        on_progress: called after each load.
 
     Raises:
-        UsageError: fewer than one visit, or no plans.
+        UsageError: there is no visit or no plan.
         RecSmithError: the hardware failed.
     """
     if visits < 1 or not plans:
@@ -121,7 +129,7 @@ def measure_load(
 ) -> tuple[ForwardBackward, float]:
     """(seconds of a load's kernels, seconds of the hardware's probe) in one visit.
 
-    what: is measured, as an error calls it.
+    what: name of the load in an error.
 
     Raises:
         RecSmithError: the hardware failed.
@@ -133,7 +141,7 @@ def measure_load(
 
 
 class _Visits:
-    """The visits of a run so far. found: seconds of every load of each visit, whole or not; probes: of whole visits."""
+    """The visits of a run so far. found: seconds of loads by visit, complete or not; probes: of complete visits."""
 
     def __init__(
         self, hardware: Hardware, plans: Sequence[tuple[Load, ...]], visits: int, others: Sequence[Load], least: int,
@@ -148,7 +156,7 @@ class _Visits:
         self._total = visits * len({load for ranks in plans for load in ranks if load}) + len(others)
 
     def visit(self, visit: int) -> None:
-        """Every load once, and the visit's part of the others."""
+        """Measure every load once, and the visit's part of the others."""
         found: dict[Load, ForwardBackward] = {}
         probes: list[float] = []
         self.found.append(found)
@@ -177,7 +185,7 @@ class _Visits:
 
 
 def turns(plans: Sequence[tuple[Load, ...]], visit: int) -> Iterator[Load]:
-    """The distinct loads of all plans in the order of a visit: rank after rank, each of all plans.
+    """The distinct loads of all plans in the order of a visit: for each rank number, that of every plan.
 
     Visit v begins with plan v (modulo P), so no plan always comes first.
     """
