@@ -1,1 +1,1 @@
-"""Benchmarks that anybody can run again: what plans are worth once they are measured."""
+"""Benchmarks that anybody can run again: plans of several planners, compared by measurements."""

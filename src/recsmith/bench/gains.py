@@ -1,10 +1,10 @@
 """Gains of one planner over the others: how much longer their steps take, over a row of tasks, with intervals.
 
-A gain is planner / reference - 1 of the seconds of a task's step, and of a row the mean over its tasks. The step is
-estimated from a task's visits in three ways (ESTIMATES):
+The gain on a task is planner / reference - 1 of the seconds of its step; the gain on a row is the mean over its tasks.
+The step is estimated from a task's visits in three ways (ESTIMATES):
 
-    median      a rank takes its median over visits, forward and backward each; collectives are as priced
-    fastest     a rank takes its fastest visit instead: what slows a whole visit down does not count
+    median      each rank counts with its median over visits, forward and backward each; collectives are as priced
+    fastest     each rank counts with its fastest visit instead, so that visits slowed down as a whole do not count
     kernels     as median, without the collectives, which are not measured
 
 Intervals are bootstrapped: tasks are drawn with replacement, and for medians the visits of each task, the same visits
@@ -27,20 +27,20 @@ from recsmith.measuring.statistics import Interval, draw_visits, interval
 from recsmith.verifying.steps import resampled_steps
 
 RESAMPLES = 4_000  # B: trade-off, more make the ends of intervals steadier and take longer
-LEAST_TASKS = 5  # behind an interval that tells plans apart: of fewer, resampled tasks are too often the same
+LEAST_TASKS = 5  # fewest for an interval that can separate plans: with fewer, resampled tasks are too often the same
 Resampled = Floats
 """Seconds of a step as measured, and behind them those of B resamples (1 + B,)."""
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
-REFERENCE = "auto"  # the planner that others are compared with
+REFERENCE = "auto"  # the planner with which others are compared
 ESTIMATES = ("median", "fastest", "kernels")  # of a step; see the module. The first is the main one
 
 
 @noun
 class Gain:
-    """How much longer a planner's steps take than the reference's, over the tasks where both have a plan.
+    """Relative excess of a planner's steps over the reference's, over the tasks for which both have a plan.
 
-    interval: None where there is no such task. step_s: of the planner, mean over those tasks.
+    interval: None if there is no such task. step_s: of the planner, mean over those tasks.
     """
 
     planner: str
@@ -60,7 +60,7 @@ class Gain:
 
     @property
     def _enough(self) -> bool:
-        """Whether there are enough tasks for the interval to mean something."""
+        """Whether there are enough tasks for a meaningful interval."""
         return self.tasks >= LEAST_TASKS
 
 
@@ -68,7 +68,7 @@ class Gain:
 class RowGains:
     """Gains of a row of tasks: of a reference over the other planners.
 
-    tasks: that were measured. step_s: of the reference, mean over its tasks.
+    tasks: number of measured tasks. step_s: of the reference, mean over its tasks.
     """
 
     row: str
@@ -79,17 +79,17 @@ class RowGains:
 
     @property
     def best_greedy(self) -> Gain | None:
-        """The classic greedy whose steps take least longer than the reference's."""
+        """The gain over the classic greedy planner whose steps are shortest compared with the reference's."""
         some = [gain for gain in self.gains if gain.planner in CLASSIC and gain.interval]
         return min(some, key=lambda gain: gain.interval.value if gain.interval else 0.0, default=None)
 
 
 @noun
 class GainVerdict:
-    """Where a reference is significantly worse, and where it is significantly better.
+    """Rows in which a reference is significantly worse, and rows in which it is significantly better.
 
-    worse: (row, planner) where it is significantly worse. better: rows where it is significantly better than the best
-    classic greedy, of `rows` that have one.
+    worse: (row, planner) pairs in which it is significantly worse. better: rows in which it is significantly better
+    than the best classic greedy, of `rows` that have one.
     """
 
     reference: str
@@ -132,7 +132,7 @@ def _gain(found: Sequence[Mapping[str, Resampled]], reference: str, planner: str
 
 
 def mean_of_tasks(ratios: Floats, seed: int = 0) -> Interval:
-    """The mean over tasks of ratios (T, 1 + B), measured and resampled, and percentiles with tasks resampled too."""
+    """The mean over tasks of ratios (T, 1 + B), measured and resampled; its interval also resamples tasks."""
     tasks, count = len(ratios), ratios.shape[1] - 1
     drawn = np.random.default_rng(seed).integers(0, tasks, (tasks, count))
     means = ratios[drawn, np.arange(1, count + 1)].mean(axis=0)  # (T, B) -> (B,)
@@ -154,7 +154,7 @@ def verdict(rows: Sequence[RowGains], reference: str) -> GainVerdict:
     )
 
 
-ALL = "all"  # name of the row that holds the tasks of all rows
+ALL = "all"  # name of the row with the tasks of all rows
 
 
 @noun
@@ -170,12 +170,12 @@ class GainTable:
         return self.rows[ESTIMATES[0]]
 
     def verdict(self, estimate: str) -> GainVerdict:
-        """The verdict from all rows but that of all together."""
+        """The verdict from all rows except the one of all tasks."""
         return verdict([row for row in self.rows[estimate] if row.row != ALL], self.reference)
 
 
 def references(results: BenchResults) -> tuple[str, ...]:
-    """The planners that others are compared with: auto and the family's under any cost model, or the run's first."""
+    """The planners with which others are compared: auto and the family's under any cost model, or the run's first."""
     own = ("neuroshard",) if results.settings.family == "sharding" else ("dreamshard", "autoshard")
     names = [
         planner for name in (REFERENCE, *own) for planner in results.settings.planners if planner.split("@")[0] == name
@@ -184,9 +184,9 @@ def references(results: BenchResults) -> tuple[str, ...]:
 
 
 def tables_of(results: BenchResults) -> tuple[GainTable, ...]:
-    """The tables of what was measured, one for each reference."""
+    """The gain tables of the measurements, one for each reference."""
     visits = {name: found for row in results.drawn for name, found in _visits(results, row)}
-    least = min(map(len, visits.values()), default=0)  # of all tasks as many visits as the task with the fewest has
+    least = min(map(len, visits.values()), default=0)  # visits of the task with the fewest, which are used of all tasks
     steps = {each: {name: steps_of(found[:least], each) for name, found in visits.items()} for each in ESTIMATES}
     return tuple(
         GainTable(reference=name, rows={each: _rows(results, found, name) for each, found in steps.items()})
@@ -195,7 +195,7 @@ def tables_of(results: BenchResults) -> tuple[GainTable, ...]:
 
 
 def _visits(results: BenchResults, row: PlacementTasks) -> Iterator[tuple[str, list[MeasuredVisit]]]:
-    """The visits of each task that was visited."""
+    """(task, its visits) for each task that was visited."""
     for task in row.tasks:
         found = [results.measured.get((task.name, visit)) for visit in range(results.settings.visits)]
         if found[0] is not None:
@@ -203,7 +203,7 @@ def _visits(results: BenchResults, row: PlacementTasks) -> Iterator[tuple[str, l
 
 
 def _rows(results: BenchResults, steps: Mapping[str, Mapping[str, Resampled]], reference: str) -> tuple[RowGains, ...]:
-    """The gains of every row, and of all tasks."""
+    """The gains of every row, and of all tasks together."""
     groups = [(str(row.row), [task.name for task in row.tasks]) for row in results.drawn]
     if len(groups) > 1:
         groups.append((ALL, [name for _, names in groups for name in names]))
@@ -214,7 +214,7 @@ def _rows(results: BenchResults, steps: Mapping[str, Mapping[str, Resampled]], r
 
 
 def planning_medians(results: BenchResults) -> dict[str, float]:
-    """Median CPU seconds of planning a task, by planner; NaN of a planner that has planned none."""
+    """Median CPU seconds of planning a task, by planner; NaN for a planner without an attempt."""
     spent: dict[str, list[float]] = {planner: [] for planner in results.settings.planners}
     for each in results.attempts.values():
         spent[each.planner].append(each.plan_s)
@@ -224,8 +224,8 @@ def planning_medians(results: BenchResults) -> dict[str, float]:
 def row_gaps(results: BenchResults, row: PlacementTasks) -> dict[str, float]:
     """The mean gap of each planner over a row's tasks: seconds by the cost model / bound - 1.
 
-    Planners that search under another cost model, and tasks without a bound, are left out; bounds are sought of a
-    row's first tasks (bench/sharding.py).
+    Planners that search under another cost model, and tasks without a bound, are left out; only a row's first tasks
+    have bounds (bench/sharding.py).
     """
     found: dict[str, float] = {}
     for planner in results.settings.planners:

@@ -1,10 +1,10 @@
-"""The folder of a benchmark run, from which a run that was ended goes on.
+"""The folder of a benchmark run, from which an interrupted run continues.
 
-    settings.json            what is run; written first
-    journal.jsonl            a checked line for every planner's attempt at a task, and for every visit of a task
+    settings.json            the settings of the run; written first
+    journal.jsonl            a checked line for every planner's attempt at a task, every bound, and every visit
 
-One process writes at a time. A line is whole or not there: a run that is killed loses the attempt, or the visit, that
-was under way.
+One process writes at a time. A line is complete or absent: a killed run loses only the attempt, or the visit, that was
+under way.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -23,7 +23,7 @@ from recsmith.files import Raw, decode, dump_json, encode, read_raw, write_text
 from recsmith.measuring.folder import lock_folder
 from recsmith.measuring.journal import Journal, Row, read_journal
 
-JOURNAL = "the journal"  # as errors call it
+JOURNAL = "the journal"  # its name in errors
 MOST_S = 1e9  # seconds of anything that is measured: thirty years
 MOST_VISITS = 2**31
 
@@ -49,7 +49,7 @@ class MeasuredVisit:
 
 @noun
 class RawAttempt:
-    """A planner's attempt at a task as a line of the journal has it."""
+    """A planner's attempt at a task, as a line of the journal."""
 
     task: str
     attempt: Attempt
@@ -61,7 +61,7 @@ class RawAttempt:
 
 @noun
 class RawBound:
-    """A bound of a task as a line of the journal has it."""
+    """A bound of a task, as a line of the journal."""
 
     task: str
     bound_s: float
@@ -79,7 +79,7 @@ def _check_seconds(seconds: Iterable[float], what: str) -> None:
 
 @noun
 class _RawVisit:
-    """A MeasuredVisit as a line of the journal has it."""
+    """A MeasuredVisit, as a line of the journal."""
 
     task: str
     visit: int
@@ -92,7 +92,7 @@ class _RawVisit:
     elapsed_s: float
 
     def __post_init__(self) -> None:
-        """Check seconds, that there are some, and the number of the visit."""
+        """Check seconds, that there is a rank, the planners, and the number of the visit."""
         for name in ("kernels", "comm"):
             for planner, ranks in getattr(self, name).items():
                 _check_seconds(chain.from_iterable(ranks), f"{name} of '{planner}'")
@@ -106,7 +106,7 @@ class _RawVisit:
 
 
 def visit_to_raw(measured: MeasuredVisit) -> Raw:
-    """A visit as a line of the journal holds it."""
+    """A visit as a line of the journal."""
     raw: Raw = {name: getattr(measured, name) for name in MeasuredVisit.__dataclass_fields__}
     for name in ("kernels", "comm"):
         raw[name] = {planner: seconds.tolist() for planner, seconds in raw[name].items()}
@@ -114,7 +114,7 @@ def visit_to_raw(measured: MeasuredVisit) -> Raw:
 
 
 def visit_from_raw(raw: object) -> MeasuredVisit:
-    """The visit of a line; CorruptFile where a field is wrong."""
+    """The visit of a line; CorruptFile if a field is wrong."""
     line = decode(_RawVisit, raw, JOURNAL)
     fields = {name: getattr(line, name) for name in MeasuredVisit.__dataclass_fields__}
     for name in ("kernels", "comm"):
@@ -129,10 +129,10 @@ FIELDS = ({"task", "attempt"}, {"task", "bound_s"}, {"measured"})  # of the jour
 
 @noun
 class BenchSettings:
-    """What a run does; two runs of the same settings differ only in the times that are measured.
+    """Settings of a run; two runs of the same settings differ only in their measured times.
 
     rows: of the table, such as 4x32. tasks: of each row. visits: of every task. global_batch: samples of all devices.
-    family: of the tasks; a run of learned planners also keeps bounds of some.
+    family: of the tasks; a run of learned planners also stores bounds of some.
     """
 
     hardware: str
@@ -175,11 +175,11 @@ class RunStore:
         self._write({"task": task, "attempt": encode(attempt)})
 
     def add_bound(self, task: str, bound_s: float) -> None:
-        """Write what no plan of a task goes below, by the run's cost model; 0 where it proves nothing."""
+        """Write the lower bound on a task's plans under the run's cost model; 0 if the model proves none."""
         self._write({"task": task, "bound_s": bound_s})
 
     def add_visit(self, measured: MeasuredVisit) -> None:
-        """Write what a visit measured."""
+        """Write the measurements of a visit."""
         self._write({"measured": visit_to_raw(measured)})
 
     def _write(self, row: Row) -> None:
@@ -199,7 +199,7 @@ class RunStore:
 
 
 def _line_trouble(line: Row) -> str:
-    """What is wrong with a line of the journal; what its objects hold is checked where they are decoded."""
+    """What is wrong with the keys of a journal's line; '' if nothing is. Its objects are checked when decoded."""
     return "" if set(line) in FIELDS else "it is no attempt, no bound and no visit"
 
 
@@ -237,7 +237,7 @@ def load_settings(path: Path) -> BenchSettings:
 
 
 def _differences(found: BenchSettings, wanted: BenchSettings) -> str:
-    """What another run has instead, in words."""
+    """Differences of another run's settings, in words."""
     names = [name for name in BenchSettings.__dataclass_fields__ if getattr(found, name) != getattr(wanted, name)]
     return " and ".join(
         f"{name} {_shown(getattr(found, name))} instead of {_shown(getattr(wanted, name))}" for name in names

@@ -1,6 +1,6 @@
-"""Plans of a task: every planner's, with the seconds that it took, or why it has none.
+"""Plans of a task: every planner's, with its CPU seconds, or the reason why it has none.
 
-A planner is named as on the command line, with a cost model of its own behind an @ where it is not to search under the
+A planner is named as on the command line, followed by @ and a cost model if it is to search under another one than the
 run's: `auto`, `auto@analytic`, `auto@neural:mine.safetensors`. `torchrec` is TorchRec's own planner as it ships, and
 `torchrec_best` the best of its plans over a list of settings (adapters/torchrec_settings.py), judged by the run's cost
 model.
@@ -42,10 +42,10 @@ LEARNED_PLANNERS = (
 
 @noun
 class Attempt:
-    """What a planner made of a task: placements, or the reason why there are none.
+    """A planner's result for a task: placements, or the reason why there are none.
 
     plan_s: CPU seconds of building the problem, compiling the cost model, and the search. model_s: seconds of the step
-    by that cost model, of planners that search under one.
+    by that cost model, for planners that search under one.
     """
 
     planner: str
@@ -56,11 +56,11 @@ class Attempt:
 
 
 def default_model(hardware: str) -> str:
-    """The learned cost model of a hardware that ships, neural:h200 of cuda:h200; analytic where none does."""
+    """The shipped learned cost model of a hardware (neural:h200 for cuda:h200), or analytic if none ships."""
     name = "neural:" + hardware.partition("?")[0].removeprefix("cuda:").replace(":", "-")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it warns of is said where it is used
+            warnings.simplefilter("ignore")  # its warnings are given where it is used
             cost_model(name)
     except UsageError:
         return AnalyticCostModel.name
@@ -68,7 +68,7 @@ def default_model(hardware: str) -> str:
 
 
 def check_planners(planners: Sequence[str], model: str, task: PlacementTask) -> None:
-    """UsageError where a planner is unknown, or its cost model is, or does not price such tasks."""
+    """Raise UsageError if a planner or its cost model is unknown, or the model does not price such tasks."""
     models: dict[str, None] = {}
     for planner in planners:
         name, own = _split(planner, model)
@@ -78,7 +78,7 @@ def check_planners(planners: Sequence[str], model: str, task: PlacementTask) -> 
         elif "@" in planner:
             raise UsageError(f"'{planner}': TorchRec's planner has a cost model of its own; write {name}")
     for own in models:
-        cost_model(own)  # which warns where no device was measured for it
+        cost_model(own)  # warns if no device was measured for it
         _compiled(own, build_problem(task.workload, task.cluster, SPACE))
 
 
@@ -95,7 +95,7 @@ def attempt(planner: str, task: PlacementTask, model: str, seed: int) -> Attempt
 
 
 def _split(planner: str, model: str) -> tuple[str, str]:
-    """(planner, cost model) of a planner as it is named."""
+    """(planner, cost model) of a planner's name."""
     name, _, own = planner.partition("@")
     return name, own or model
 
@@ -111,7 +111,7 @@ def _timed(planner: str, make: Callable[[], tuple[tuple[Placement, ...], float |
 
 
 def bound_of(task: PlacementTask, model: str) -> float:
-    """Seconds that no plan of a task goes below by a cost model; 0 where it proves none."""
+    """Lower bound in seconds on all plans of a task under a cost model; 0 if the model proves none."""
     return lower_bound(_compiled(model, build_problem(task.workload, task.cluster, SPACE))).bound.value_s or 0.0
 
 
@@ -125,12 +125,12 @@ def _placements(name: str, task: PlacementTask, model: str, seed: int) -> tuple[
 
 def _compiled(model: str, problem: Problem) -> Evaluator:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of learned models, beyond what they were trained on: the report says it once
+        warnings.simplefilter("ignore")  # learned models warn beyond their training data: the report says it once
         return cost_model(model).compile(problem)
 
 
 def _torchrec_planner(best: bool) -> Callable[[PlacementTask, str], tuple[Placement, ...]]:
-    """TorchRec's planner, stock or the best of its settings, imported before its time is taken."""
+    """TorchRec's planner, with stock or the best settings, imported before its time is taken."""
     require_torchrec()
     if best:
         return _best_of_torchrec(import_module("recsmith.adapters.torchrec_planner").best_of_settings)

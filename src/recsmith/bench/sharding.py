@@ -1,7 +1,7 @@
-"""The sharding experiment of NeuroShard: every planner's plans of every task, measured side by side.
+"""The sharding experiment of NeuroShard: every planner's plans of every task, measured under equal conditions.
 
-First all plans are made, then they are measured (visits.py): what planning costs does not disturb what is measured. All
-tasks are visited before any is visited again, so that a slow minute falls on one visit of a task and not on all.
+First all plans are made, then they are measured (visits.py), so that planning does not disturb the measurements. All
+tasks are visited before any is visited again, so that a slow minute affects one visit of a task and not all.
 """
 
 import time
@@ -21,14 +21,14 @@ from recsmith.learning.policies.tasks import PlacementTask, PlacementTasks
 from recsmith.verifying.visits import open_hardware
 
 KINDS = "cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]"
-CPU_BATCH = 4096  # samples of all devices and a step where a CPU, which is slower, measures; not tuned further
-BOUNDED = 10  # tasks of a row whose bound is sought, of a run of learned planners: each takes a second or two
-GPU_BATCH = 65_536  # samples of all devices and a step: the paper's
+CPU_BATCH = 4096  # samples of all devices in a step if a CPU measures, which is slower; not tuned further
+BOUNDED = 10  # tasks of a row with a bound, in a run of learned planners: each bound takes a second or two
+GPU_BATCH = 65_536  # samples of all devices in a step: the paper's
 
 
 @noun
 class BenchProgress:
-    """How far a run is. what: planning or measuring; done of total: attempts, or visits."""
+    """Progress of a run. what: planning, bounding or measuring; done of total: attempts, tasks, or visits."""
 
     what: str
     done: int
@@ -38,7 +38,7 @@ class BenchProgress:
 
 @noun
 class BenchResults:
-    """What is known at the end of a run. bounds: seconds by task. complete: whether nothing is left to do."""
+    """The results at the end of a run. bounds: seconds by task. complete: whether nothing is left to do."""
 
     settings: BenchSettings
     drawn: tuple[PlacementTasks, ...]
@@ -49,7 +49,7 @@ class BenchResults:
 
 
 def global_batch_of(hardware: str) -> int:
-    """Samples of all devices and a step."""
+    """Samples of all devices in a step, on this hardware."""
     return CPU_BATCH if hardware == "cpu" else GPU_BATCH
 
 
@@ -61,12 +61,12 @@ def bench_sharding(
     plan_only: bool = False,
     on_progress: Callable[[BenchProgress], None] | None = None,
 ) -> BenchResults:
-    """Plan and measure what the folder does not hold yet; Ctrl-C and the budget end it early.
+    """Plan and measure what the folder does not hold yet; Ctrl-C and the budget end the run early.
 
-    plan_only: measure nothing; the hardware need not be there.
+    plan_only: measure nothing; the hardware need not be present.
 
     Raises:
-        UsageError: unknown names, hardware that cannot be measured, or a folder of other settings.
+        UsageError: a name is unknown, the hardware cannot be measured, or the folder has other settings.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
     device = device_of(settings.hardware)
@@ -89,7 +89,7 @@ def bench_sharding(
 
 
 def device_of(hardware: str) -> str:
-    """The device whose clusters tasks are placed on; an error where the hardware is none. A GPU may be elsewhere."""
+    """The device for whose clusters tasks are planned; UsageError for unknown hardware. A GPU need not be present."""
     if hardware == "cpu":
         require_fbgemm()
         return "cpu"
@@ -103,12 +103,12 @@ def device_of(hardware: str) -> str:
 
 
 def _by_turns(drawn: Sequence[PlacementTasks]) -> list[PlacementTask]:
-    """The first task of every row, then the second ..., so that a run that is ended has seen all rows."""
+    """The first task of every row, then the second ..., so that an interrupted run has covered all rows."""
     return [task for place in zip(*(row.tasks for row in drawn), strict=True) for task in place]
 
 
 class _BenchRun:
-    """The phases of a run; each returns whether it came to its end."""
+    """The phases of a run; each returns whether it was completed."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _BenchRun:
         self._on_progress, self._begun = on_progress, time.monotonic()
 
     def plan(self) -> bool:
-        """Every planner's attempt at every task."""
+        """Make every planner's attempt at every task."""
         wanted = [(task, planner) for task in self._tasks for planner in self._settings.planners]
         for done, (task, planner) in enumerate(wanted):
             if (task.name, planner) in self._store.attempts:
@@ -134,7 +134,7 @@ class _BenchRun:
         return True
 
     def bound(self) -> bool:
-        """A bound of the first tasks of every row, in a run of learned planners."""
+        """Compute a bound for the first tasks of every row, in a run of learned planners."""
         wanted = self._tasks[: BOUNDED * len(self._settings.rows)] if self._settings.family == "learned" else []
         for done, task in enumerate(wanted):
             if task.name in self._store.bounds:
@@ -146,7 +146,7 @@ class _BenchRun:
         return True
 
     def measure(self, plan_only: bool) -> bool:
-        """Every visit of the plans of every task; with plan_only, whether there are none left."""
+        """Measure every visit of the plans of every task; with plan_only, only say whether none is left."""
         wanted = [(task, visit) for visit in range(self._settings.visits) for task in self._tasks]
         left = [(task, visit) for task, visit in wanted if (task.name, visit) not in self._store.measured]
         if not left or self._over or plan_only:

@@ -1,16 +1,17 @@
 """The sharding tasks of the NeuroShard paper, at our scale: tables of the shared pool, devices and memory.
 
-As in the paper (Zha et al., Pre-train and Search, MLSys 2023, 4.1): 10 to 60 tables drawn from a pool, each with a
-dim drawn from the powers of two from 4 to the row's largest; 4 or 8 devices whose memory tasks nearly fill. Ours: the
-pool is the shared one of 856 tables; rows beyond MOST_ROWS are cut off, so that a device's tables fit a machine; the
-batch is smaller where a CPU measures; and a task says something about a search only if no single shard decides it.
+As in the paper (Zha et al., Pre-train and Search, MLSys 2023, 4.1): 10 to 60 tables are drawn from a pool, each with a
+dim drawn from the powers of two from 4 to the row's largest, for 4 or 8 devices whose memory tasks nearly fill.
+Different here: the pool is the shared one of 856 tables; rows beyond MOST_ROWS are cut off, so that a device's tables
+fit a machine; the batch is smaller if a CPU measures; and tasks that a single shard decides are left out, since they
+say nothing about a search.
 
-**Degenerate** is a task whose largest shard that cannot be split takes LARGEST_SHARE of the mean load of a device or
-more. Loads count rows of 64 columns, (ids + bags) * (1 + columns / 64) / 2, as those of measured cases do; the largest
-shard is the narrowest that column splits leave of any table. No cost model enters, so tasks favour none.
+A task is **degenerate** if its largest shard that cannot be split takes LARGEST_SHARE of the mean load of a device or
+more. Loads count rows of 64 columns, (ids + bags) * (1 + columns / 64) / 2, as for measured cases; the largest shard is
+the narrowest that column splits leave of any table. No cost model is used, so tasks favour none.
 
 **Memory** of a device: 16/15 of its even share of the weights (the paper: 4 GB a device for tasks of at most 15 GB on
-four), and twice its even share of what goes in and out; at least 16/15 of what half of the largest table needs.
+four), and twice its even share of inputs and outputs; at least 16/15 of the need of half of the largest table.
 
 Legend: N tables, D devices.
 """
@@ -39,20 +40,20 @@ DEVICES, MAX_DIMS = (4, 8), (4, 8, 16, 32, 64, 128)  # of the rows: the paper's 
 LEAST_TABLES, MOST_TABLES = 10, 60  # tables of a task: the paper's
 LARGEST_SHARE = 0.7  # of the mean load of a device, from which one shard decides a task; not tuned further
 SLACK = 16 / 15  # device memory over an even share of the weights: 4 devices of 4 GB for 15 GB
-BUFFERS = 2.0  # device memory for what goes in and out, over an even share of it
+BUFFERS = 2.0  # device memory for inputs and outputs, over an even share of them
 SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
 MOST_ATTEMPTS = 1_000_000  # tasks drawn for a row: ends a search for tasks that hardly exist; not tuned further
 
 
 @noun
 class DimRow:
-    """A row of the table: tasks of so many devices and dims up to max_dim."""
+    """A row of the table: tasks of this number of devices, with dims up to max_dim."""
 
     devices: int
     max_dim: int
 
     def __str__(self) -> str:
-        """As on the command line."""
+        """The name of the row as on the command line."""
         return f"{self.devices}x{self.max_dim}"
 
 
@@ -60,7 +61,7 @@ ROWS = tuple(DimRow(devices=devices, max_dim=dim) for devices in DEVICES for dim
 
 
 def parse_rows(names: Sequence[str]) -> tuple[DimRow, ...]:
-    """Rows of names such as 4x32, in the order of the table."""
+    """Rows by names such as 4x32, in the order of the table."""
     known = {str(row): row for row in ROWS}
     odd = next((name for name in names if name not in known), None)
     if odd is not None or not names:
@@ -69,9 +70,9 @@ def parse_rows(names: Sequence[str]) -> tuple[DimRow, ...]:
 
 
 def draw_tasks(row: DimRow, number: int, seed: int, device: str, global_batch: int) -> PlacementTasks:
-    """The first `number` tasks of a row that are neither degenerate nor proved impossible.
+    """The first `number` tasks of a row that are neither degenerate nor proved infeasible.
 
-    device: of the catalogue. global_batch: samples of all devices and a step.
+    device: of the catalogue. global_batch: samples of all devices in a step.
     """
     tasks: list[PlacementTask] = []
     degenerate = infeasible = 0
@@ -91,7 +92,7 @@ def draw_tasks(row: DimRow, number: int, seed: int, device: str, global_batch: i
 
 
 def _draw(row: DimRow, seed: int, attempt: int) -> tuple[Ints, Ints]:
-    """Places in the pool (N,), each at most once, and dims (N,)."""
+    """Indices in the pool (N,), each at most once, and dims (N,)."""
     rng = np.random.default_rng([seed, row.devices, row.max_dim, attempt])
     tables = rng.choice(len(_pool().tables), int(rng.integers(LEAST_TABLES, MOST_TABLES + 1)), replace=False)
     kinds = MAX_DIMS[: MAX_DIMS.index(row.max_dim) + 1]
@@ -107,12 +108,12 @@ def _pool() -> Workload:
 
 @cache
 def _pool_pooling() -> Floats:
-    """Ids of a sample (856,)."""
+    """Ids per sample of each table of the pool (856,)."""
     return np.array([table.features[0].pooling_factor for table in _pool().tables])
 
 
 def largest_share(pooling: Floats, dims: Ints, devices: int) -> float:
-    """The largest narrowest shard of tables (N,) over the mean load of a device."""
+    """Load of the largest unsplittable shard of tables (N,), over the mean load of a device."""
     narrowest = np.minimum(dims, WIDTH_STEP)
     return float(_load(pooling, narrowest).max() * devices / _load(pooling, dims).sum())
 
@@ -134,7 +135,7 @@ def _workload(tables: Ints, dims: Ints, batch_size: int) -> Workload:
 
 
 def _task(row: DimRow, attempt: int, workload: Workload, device: str) -> PlacementTask | None:
-    """The task with its memory; None where no plan exists, proved."""
+    """The task with its memory; None if it is proved that no plan exists."""
     roomy = load_cluster(f"{device}:{row.devices}")
     cluster = roomy.with_memory(device_bytes(build_problem(workload, roomy, SPACE)))
     try:
@@ -145,7 +146,7 @@ def _task(row: DimRow, attempt: int, workload: Workload, device: str) -> Placeme
 
 
 def device_bytes(problem: Problem) -> int:
-    """Memory of each device (see the module)."""
+    """Memory of each device in bytes (see the module)."""
     modes = np.array([problem.find_mode(t, "table_wise", "fused") for t in range(len(problem.tables))])
     dim = problem.demand.dim
     whole = problem.memory(modes, dim)[0].device
@@ -164,7 +165,7 @@ LEARNED_ROWS = tuple(
 
 
 def parse_family_rows(family: Family, names: Sequence[str]) -> tuple[DimRow | SizeRow, ...]:
-    """The rows of names, in order; UsageError for a name that is none, or for none at all."""
+    """The rows with these names, in order; UsageError for an unknown name, or for none at all."""
     if family == "sharding":
         return parse_rows(names)
     if not names:

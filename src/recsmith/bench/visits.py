@@ -1,8 +1,8 @@
 """Visits of a task: the kernels of every planner's plan, measured in turns.
 
-A visit measures each distinct load of a rank once, rank after rank on one device, those of all planners one after the
-other (verifying/visits.py). Collectives are not measured, where as many devices as ranks are not at hand: they
-are priced by cost model `analytic` for the task's cluster, by the same formula for every planner.
+A visit measures each distinct load of a rank once, rank after rank on one device, with all planners in turn
+(verifying/visits.py). Collectives are not measured, since there are not as many devices as ranks: they are priced by
+cost model `analytic` for the task's cluster, by the same formula for every planner.
 
 Legend: W ranks; the last axis of kernels and collectives is forward, backward.
 """
@@ -58,7 +58,7 @@ def place_task(task: PlacementTask, attempts: Sequence[Attempt], seed: int) -> P
 
 
 def _plan(task: PlacementTask, attempt: Attempt, evaluator: Evaluator) -> Plan:
-    """An attempt as a plan, priced by COMM_MODEL; no bound is sought."""
+    """An attempt as a plan, priced by COMM_MODEL; no bound is computed."""
     return Plan(
         workload=task.workload, cluster=task.cluster, constraints=constraints_to_raw(SPACE, Constraints()),
         placements=attempt.placements, planner=attempt.planner, cost_model=COMM_MODEL,
