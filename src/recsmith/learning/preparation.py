@@ -1,4 +1,4 @@
-"""What all trainings share without PyTorch: checks of the output, what is held out, least squares, and scores.
+"""Parts of all trainings that need no PyTorch: checks of the output, the split, least squares, and scores.
 
 Legend: N measurements or equations, f figures.
 """
@@ -20,14 +20,14 @@ from recsmith.measuring.statistics import kendall_tau
 
 
 def check_output(output: str) -> None:
-    """Refuse an output path that is none of a .safetensors file, or that cannot be written."""
+    """Raise UsageError if the output is no path of a .safetensors file, or cannot be written."""
     if not output.endswith(SUFFIX):
         raise UsageError(f"the output is '{output}'; give a name that ends with {SUFFIX}")
     check_target(output)
 
 
 def check_outputs(output: str, schema: str, inputs: Sequence[str], *, force: bool) -> None:
-    """Refuse an output where it, or the card beside it, would overwrite an input, or a file of another kind.
+    """Raise UsageError if the output, or the card beside it, would overwrite an input, or a file of another kind.
 
     schema: of the card. inputs: files and folders that training reads. force: whether other kinds may be overwritten.
     """
@@ -46,16 +46,16 @@ def import_training(module: str) -> Any:
         raise MissingExtra(f"training needs PyTorch: {TRAINING}") from None
 
 
-PARTS = (0.8, 0.1)  # of the cases: to train, to choose the best epoch; the other tenth judges
-SEEDS_APART = 2**32  # what a seed adds to the numbers of its cases, so that folders of several seeds share none
+PARTS = (0.8, 0.1)  # shares of the cases that train, and that choose the best epoch; the other tenth judges
+SEEDS_APART = 2**32  # added per seed to the numbers of its cases, so that folders of several seeds share none
 
 
 def split(case: Ints, seed: int) -> tuple[Bools, Bools, Bools]:
     """(train, validation, test), each (N,): by case, so that no two measurements of a case are in different parts.
 
-    case (N,): measurements of one case have the same number. Cases are ordered by a hash of number and seed, so more
-    samples, or the same cases on another device, leave nearly all in their part: a model that begins with another's
-    weights is judged by cases on which neither was trained.
+    case (N,): measurements of one case have the same number. Cases are ordered by a hash of number and seed. With more
+    samples, or the same cases on another device, nearly all cases stay in their part: a model that starts from another
+    model's weights is judged by cases on which neither was trained.
     """
     cases, where = np.unique(case, return_inverse=True)
     hashes = mixed(mixed(cases.astype(np.uint64) + np.uint64(salt("split", seed))))
@@ -72,14 +72,14 @@ def repeat_differences(case: Ints, seconds: Floats) -> Floats:
 
 
 def noise_floor_of(differences: Floats) -> NoiseFloor:
-    """The noise floor of a model's card: median and mean of differences of repeats; None without any."""
+    """The noise floor for a model's card: median and mean of the differences of repeats; None without any."""
     if not len(differences):
         return NoiseFloor(pairs=0)
     return NoiseFloor(pairs=len(differences), median=float(np.median(differences)), mean=float(differences.mean()))
 
 
-STEPS = 3000  # of the descent at most; it ends earlier where it no longer moves
-STILL = 1e-9  # change of a weight, relative to the largest, below which nothing moves
+STEPS = 3000  # most steps of the descent; it ends earlier once it no longer moves
+STILL = 1e-9  # change of a weight, relative to the largest, up to which the descent counts as ended
 
 
 def non_negative_fit(figures: Floats, target: Floats) -> Floats:
@@ -95,8 +95,8 @@ def non_negative_fit(figures: Floats, target: Floats) -> Floats:
     return weights
 
 
-TINY = 1e-300  # in place of no work, which has no logarithm
-BANDS_PER_E = 20  # bands for a factor of e: groups whose work differs by less than 5 % are in one band
+TINY = 1e-300  # in place of a work of 0, which has no logarithm
+BANDS_PER_E = 20  # bands per factor of e: groups whose work differs by less than 5 % are in one band
 
 
 def errors(predicted: Floats, measured: Floats) -> Floats:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The training loop of all networks: AdamW whose rate rises and falls; the best epoch's weights win (imports torch)."""
+"""The training loop of all networks: AdamW with warm-up and cosine decay; keeps the best epoch (imports torch)."""
 
 import copy
 import math
@@ -17,13 +17,13 @@ RATE, DECAY = 3e-3, 1e-3  # highest learning rate, and weight decay, of AdamW; n
 WARM = 0.1  # share of the run in which the rate rises; then it falls with a cosine
 FIRST_RATE = 0.05  # share of the highest rate at which a run begins
 LAST_RATE = 1e-4  # share of the highest rate at which a run ends
-LINEAR_FROM = 0.05  # relative error from which the loss grows linearly, so that disturbed samples count less
-LONGEST = 1.0  # norm to which a longer gradient is cut
+LINEAR_FROM = 0.05  # relative error from which on the loss grows linearly, so that disturbed samples count less
+LONGEST = 1.0  # norm to which a longer gradient is clipped
 
 
 @noun
 class Epoch:
-    """How far training is: `error` is the mean relative error of validation, `best` the least so far."""
+    """Progress of a training: `error` is the mean relative error of validation, `best` the least so far."""
 
     number: int
     epochs: int
@@ -33,16 +33,16 @@ class Epoch:
 
 
 class TrainingLoop:
-    """Trains a network by AdamW for some epochs of equally many steps, or until a time is spent."""
+    """Trains a network by AdamW for some epochs with the same number of steps, or until a time budget is spent."""
 
     def __init__(self, network: torch.nn.Module, epochs: int, steps: int, budget_s: float | None) -> None:
-        """steps: of an epoch. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then."""
+        """steps: of an epoch. budget_s: seconds after which training ends at the latest; the rate is then about 0."""
         self._network, self._epochs, self._steps, self._budget_s = network, epochs, steps, budget_s
         self._optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=DECAY)
         self._step, self._begun = 0, time.monotonic()
 
     def step(self, loss: Tensor) -> None:
-        """Change the weights once, against the gradient of a loss."""
+        """Update the weights once by the gradient of a loss."""
         for group in self._optimizer.param_groups:
             group["lr"] = RATE * rate_at(self._done)
         self._optimizer.zero_grad()
@@ -56,8 +56,8 @@ class TrainingLoop:
     ) -> int:
         """Run all epochs; the network then has the weights of the epoch with the least error.
 
-        Returns how many were run. epoch: runs one. judge: the error after it. Ctrl-C ends training and keeps the best
-        epoch so far.
+        Returns the number of epochs that were run. epoch: runs one. judge: returns the error after it. Ctrl-C ends
+        training and keeps the best epoch so far.
 
         Raises:
             RecSmithError: no epoch predicts finite times.
@@ -105,5 +105,5 @@ def rate_at(done: float) -> float:
 
 
 def relative_loss(off: Tensor) -> Tensor:
-    """The loss of relative errors of any shape: the mean of squares of those below LINEAR_FROM, of sizes of others."""
+    """The loss of relative errors of any shape: smooth L1, quadratic below LINEAR_FROM and linear above."""
     return smooth_l1_loss(off, torch.zeros_like(off), beta=LINEAR_FROM)

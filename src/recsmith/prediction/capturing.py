@@ -198,7 +198,7 @@ class StepTimer:
         self._ends = list[Any]()
 
     def tick(self) -> None:
-        """Mark the end of a step, or the begin of the first one."""
+        """Mark the end of a step, or the start of the first one."""
         self._ends.append(recorded_event() if on_gpu() else time.perf_counter())
 
     def seconds(self) -> list[float]:

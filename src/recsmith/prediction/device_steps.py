@@ -43,7 +43,7 @@ class DeviceRun:
 
 @dataclass(frozen=True, slots=True)
 class TracedDevice:
-    """Runs by correlation; calls of the runtime by their begin; the stream of most kernels, and all streams.
+    """Runs by correlation; calls of the runtime by start time; the stream of most kernels, and all streams.
 
     spans: the calls that launch something or wait, as spans of the host.
     """

@@ -149,7 +149,7 @@ def _with_inputs(spans: Sequence[TraceSpan], reference: Sequence[TraceSpan]) -> 
 
 
 def _runs(trace: Trace, cut: Sequence[tuple[TraceSpan, Sequence[TraceSpan]]]) -> dict[float, list[TraceSpan]]:
-    """The run of each collective of each step (by its begin) on gloo's threads: the first run after its start."""
+    """The run of each collective of each step (by its start) on gloo's threads: the first after its issue."""
     free, found = list(trace.collectives), dict[float, list[TraceSpan]]()
     for step, spans in cut:
         runs: list[TraceSpan] = []

@@ -47,7 +47,7 @@ class OperatorNode:
 
 
 def nodes_of(spans: Sequence[TraceSpan]) -> list[OperatorNode]:
-    """The tree of a step's operators, which are in the order of their begins; outer is -1 at the top level."""
+    """The tree of a step's operators, which are in the order of their start times; outer is -1 at the top level."""
     stack, outer, inside = list[int](), list[int](), [0] * len(spans)
     for place, span in enumerate(spans):
         while stack and spans[stack[-1]].end <= span.begin:
@@ -84,7 +84,7 @@ def marks_of(nodes: list[OperatorNode], waits: dict[int, int], ended: Sequence[f
     """The marks of a step in order. waits: {place of an operator: collective}; ended: ends of the collectives."""
     marks, skip_to, issued, tops = list[Mark](), -1.0, 0, tops_of(nodes)
     waits = {_outermost(nodes, place): each for place, each in sorted(waits.items(), reverse=True)}
-    closed = 0.0  # the last boundary before an operator: the end of one before it, or the begin of the one around it
+    closed = 0.0  # the last boundary before an operator: the end of one before it, or the start of the one around it
     for place, node in enumerate(nodes):
         span = node.span
         if span.begin < skip_to:

@@ -41,7 +41,7 @@ class TraceSpan(NamedTuple):
 
 @record
 class Trace:
-    """The trace of a rank. steps: steps of the profiler. operators: of all threads, by their begin, outer ones first.
+    """The trace of a rank. steps: steps of the profiler. operators: of all threads, by start time, outer ones first.
 
     annotations: stretches that optimizers and other code name. collectives: runs of gloo on its own threads. device:
     events of a GPU and of its runtime, as they are in the file.

@@ -176,7 +176,7 @@ class Machine:
         return self.latency_s(made.name, len(made.ranks))
 
     def curve(self, name: str, ranks: int) -> Curve | None:
-        """The curve of a collective; None where none was measured."""
+        """The curve of a collective; None if none was measured."""
         return next((each for each in self.card.curves if (each.name, each.ranks) == (name, ranks)), None)
 
 

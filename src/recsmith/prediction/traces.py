@@ -16,7 +16,7 @@ from recsmith.units import counted, format_time
 
 AGAIN = "capture it again: recsmith capture -o FOLDER -- COMMAND"
 FAR = 200.0  # a trace this many times as long or short as a plain step is in a wrong unit: no profiler adds as much
-HEAD = 2**16  # bytes at the begin of a file from which its format is recognised
+HEAD = 2**16  # bytes at the start of a file, from which its format is recognised
 GZIP, ENDINGS = b"\x1f\x8b", (".trace.json", ".trace.json.gz", ".graph.json", ".about.json")
 MARKS = (b'"traceEvents"', b'"ctrl_deps"', b'"schemaVersion"')  # texts of Chrome's traces, and of execution graphs
 

@@ -180,7 +180,7 @@ def _repeated(graph: Graph, steps: int) -> Graph:
 
 
 def _last_step(times: EventTimes, events: int, begin: float) -> EventTimes:
-    """The times of the last of several steps, counted from its begin; causes stay indices into all steps."""
+    """The times of the last of several steps, counted from its start; causes stay indices into all steps."""
 
     def last(values: list[float]) -> list[float]:
         return [value - begin for value in values[len(values) - events :]]

@@ -1,4 +1,4 @@
-"""Exchanges as a model of all-to-alls sees them: a block for each number of ranks, and where they were measured.
+"""Exchanges in the form of an all-to-all model's input: a block for each number of ranks, and where they were measured.
 
 Legend: N exchanges of a block, W ranks.
 """
@@ -19,14 +19,14 @@ from recsmith.learning.preparation import SEEDS_APART, repeat_differences, split
 from recsmith.measuring.about import load_about
 from recsmith.measuring.folder import read_columns
 
-LEAST_EXCHANGES = 50  # that a model is trained on: fewer leave less than five to judge it
+LEAST_EXCHANGES = 50  # fewest exchanges for a training: fewer leave less than five to judge the model
 READ_COLUMNS = ("number", "backend", "oversubscribed", "device", "versions", "direction", "sent_bytes",
                 "received_bytes", "skew_s", "median_s", "status")  # fmt: skip
 
 
 @noun
 class CommOrigin:
-    """Where exchanges were measured. per_host: ranks that a host has room for; None where all were on one machine."""
+    """Where exchanges were measured. per_host: most ranks of a host; None if all ranks were on one machine."""
 
     hardware: str
     backend: str
@@ -36,19 +36,19 @@ class CommOrigin:
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges of one number of ranks: their load, seconds (N, W), and case (N,); those of one case are the same."""
+    """Exchanges of one number of ranks: their load, seconds (N, W), and case (N,), a number shared by repeats."""
 
     load: AllToAlls
     seconds: Floats
     case: Ints
 
     def __len__(self) -> int:
-        """N."""
+        """Number of exchanges, N."""
         return len(self.case)
 
     @property
     def ranks(self) -> int:
-        """W."""
+        """Number of ranks, W."""
         return self.load.ranks
 
     @property
@@ -57,20 +57,20 @@ class Exchanges:
         return self.load.wait_s.max(axis=1) == 0
 
     def take(self, chosen: Bools | Ints) -> "Exchanges":
-        """Some of the exchanges, by their places or where chosen (N,) is true."""
+        """Some of the exchanges, by index or by a mask (N,)."""
         load = self.load
         some = {name: getattr(load, name)[chosen] for name in ("sent", "received", "skew_s", "forward")}
         return Exchanges(replace(load, **some), self.seconds[chosen], self.case[chosen])
 
 
 def read_exchanges(folders: Sequence[Path]) -> tuple[list[Exchanges], int, CommOrigin, str]:
-    """(a block for each number of ranks, fewest first; how many were left out; where they were measured; versions).
+    """(a block for each number of ranks, fewest first; number left out; where they were measured; versions).
 
-    Left out are exchanges of more ranks than cores: of these the scheduler was measured.
+    Exchanges of more ranks than cores are left out: they measured the scheduler.
 
     Raises:
-        UsageError: there are too few, of several kinds of hardware, or the folders hold something else.
-        CorruptFile, MissingExtra: as read_columns says.
+        UsageError: there are too few exchanges, several kinds of hardware, or folders with something else.
+        CorruptFile, MissingExtra: as for read_columns.
     """
     by_ranks: dict[int, list[Exchanges]] = {}
     origins, versions, rows_read = set[CommOrigin](), set[str](), 0
@@ -103,7 +103,7 @@ def read_exchanges(folders: Sequence[Path]) -> tuple[list[Exchanges], int, CommO
 
 
 def _origin(hardware: str, backend: str, device: str) -> CommOrigin:
-    """The origin of a row. Devices of NCCL are counted ('8 x NVIDIA H100'); how many there are is no difference."""
+    """The origin of a row. Device names of NCCL have a count ('8 x NVIDIA H100'), which is left out."""
     count, _, name = device.partition(" x ")
     per_host = load_links(hardware).per_host if backend == "simulated" else None
     return CommOrigin(hardware=hardware, backend=backend, device=name if count.isdigit() else device, per_host=per_host)

@@ -1,6 +1,6 @@
 """Trains a model of all-to-alls on folders of exchanges and writes it: read, split, train, judge, write.
 
-It is judged beside the baseline that it must beat: alpha + most bytes / bandwidth + wait for the last rank.
+It is compared with the baseline that it must beat: alpha + most bytes / bandwidth + wait for the last rank.
 
 Legend: N exchanges, W ranks.
 """
@@ -27,13 +27,14 @@ def learn_comm(
 ) -> CommCard:  # fmt: skip
     """Train a model on the exchanges of folders and write it; fields: of comm/training.CommRecipe.
 
-    unseen: folders of other numbers of ranks, which only judge the model. Ctrl-C ends training as a budget would;
-    before the first epoch is done, nothing is written.
+    unseen: folders of other numbers of ranks, which only judge the model. Ctrl-C ends training as a budget does; before
+    the first epoch is done, nothing is written.
 
     Raises:
-        UsageError: too few exchanges, or of several devices; the output is no path of a .safetensors file.
-        MissingExtra: PyTorch is missing, or pyarrow where there are parquet parts.
-        RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
+        UsageError: there are too few exchanges, or they are of several devices; the output is no path of a .safetensors
+            file; a number of ranks is both to train and to judge.
+        MissingExtra: PyTorch is missing, or pyarrow if there are parquet parts.
+        RecSmithError: training diverged, or the output cannot be written; an existing file is unchanged.
     """
     check_output(output)
     blocks, left_out, origin, versions = read_exchanges(folders)
@@ -62,7 +63,7 @@ def learn_comm(
 
 
 def _unseen(blocks: Sequence[Exchanges], folders: Sequence[Path], unseen: Sequence[Path]) -> list[Exchanges]:
-    """Blocks that only judge; UsageError where training sees as many ranks, or they are of another device."""
+    """Blocks that only judge; UsageError if a number of ranks is in training, too, or they are of another device."""
     if not unseen:
         return []
     known = {block.ranks for block in blocks}
@@ -84,7 +85,7 @@ def comm_held_out(block: Exchanges, model: Predict, simple: Predict, trained: Se
 
 
 def comm_ranges(blocks: Sequence[Exchanges]) -> dict[str, Range]:
-    """The least and the most that training saw of bytes and of the latest start."""
+    """The least and the most of bytes and of the latest start in the training data."""
     size = np.concatenate([np.maximum(block.load.sent, block.load.received).ravel() for block in blocks])
     latest = np.concatenate([block.load.wait_s.max(axis=1) for block in blocks])
     inputs = {"bytes": size, "latest start": latest}
@@ -94,7 +95,7 @@ def comm_ranges(blocks: Sequence[Exchanges]) -> dict[str, Range]:
 class WaitedAlphaBeta:
     """Alpha-beta of each number of ranks, fitted to exchanges that all ranks start at once; then the wait is added.
 
-    A number of ranks without such exchanges takes the fit of the nearest number (by ratio) that has some.
+    A number of ranks without such exchanges uses the fit of the nearest number (by ratio) that has some.
     """
 
     def __init__(self, blocks: Sequence[Exchanges]) -> None:
@@ -113,7 +114,7 @@ def _most(block: Exchanges) -> Floats:
 
 
 def _fit(block: Exchanges) -> tuple[float, float]:
-    """(alpha, seconds a byte) of 0 or more, by least relative squares over exchanges and ranks."""
+    """(alpha, seconds per byte) of 0 or more, by least relative squares over exchanges and ranks."""
     size = np.broadcast_to(_most(block), block.seconds.shape).ravel()
     seconds = block.seconds.ravel()
     figures = np.stack([np.full(len(size), seconds.min()), seconds.max() * size / size.max()], axis=1)

@@ -43,7 +43,7 @@ class CommNetwork(nn.Module):
             self.joint[-1].get_parameter("weight").mul_(LAST_LAYER)
 
     def fit_scale(self, blocks: Sequence[Exchanges]) -> None:
-        """Start near the data: normalised inputs, unit costs that share the median time, alpha below all."""
+        """Start near the data: normalised inputs, unit costs that share the median time, alpha below nearly all."""
         inputs = np.concatenate([block.load.inputs().reshape(-1, len(INPUTS)) for block in blocks])
         work = np.concatenate([block.load.work().reshape(-1, len(WORK)) for block in blocks])
         beyond = np.concatenate([(block.seconds - block.load.wait_s).ravel() for block in blocks])
@@ -60,7 +60,7 @@ class CommNetwork(nn.Module):
         return self.alpha.exp() + wait + ((self.base + bent).exp() * work).sum(dim=2)
 
     def factors(self, hidden: Tensor) -> Tensor:
-        """Logarithms of factors (N, W, k), before they are bounded, of normalised inputs (N, W, x)."""
+        """Logarithms of factors (N, W, k), before they are bounded, from normalised inputs (N, W, x)."""
         for layer in self.rank:
             hidden = layer(hidden).relu()
         pooled = (hidden.mean(dim=1, keepdim=True), hidden.amax(dim=1, keepdim=True))
@@ -70,7 +70,7 @@ class CommNetwork(nn.Module):
         return self.joint[-1](flow)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The weights as files have them."""
+        """The weights as they are stored in files."""
         tensors = {"centre": self.centre, "spread": self.spread, "base": self.base, "alpha": self.alpha.exp()}
         for name, layers in (("rank", self.rank), ("joint", self.joint)):
             for i, layer in enumerate(layers):
@@ -79,19 +79,19 @@ class CommNetwork(nn.Module):
 
 
 def _usual(work: np.ndarray) -> np.ndarray:
-    """Medians of figures of work (k,); where bytes across hosts are mostly 0, the median of those inside hosts."""
+    """Medians of figures of work (k,); if the median of bytes across hosts is 0, that of bytes inside hosts."""
     medians = np.median(work, axis=0)
     call, inside, across = np.split(medians, [1, (1 + len(WORK)) // 2])
     return np.maximum(np.concatenate([call, inside, np.where(across > 0, across, inside)]), 1.0)
 
 
 BATCH = 128  # exchanges of a step, all of one number of ranks; not tuned further
-LEAST_BATCHES = 4  # steps of an epoch, at least, for each number of ranks
+LEAST_BATCHES = 4  # fewest steps of an epoch for each number of ranks
 
 
 @noun
 class CommRecipe:
-    """How to train. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then."""
+    """Settings of a training. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then."""
 
     seed: int = 0
     epochs: int = 200
@@ -102,9 +102,9 @@ def train_comm(
     recipe: CommRecipe, blocks: Sequence[Exchanges], chosen_by: Sequence[Exchanges],
     on_epoch: Callable[[Epoch], None] | None = None, make: Callable[[], CommNetwork] = CommNetwork,
 ) -> tuple[CommNetwork, int]:  # fmt: skip
-    """(the network of the best epoch, how many epochs were run). Ctrl-C ends training and keeps the best so far.
+    """(the network of the best epoch, number of epochs run). Ctrl-C ends training and keeps the best so far.
 
-    Deterministic for a recipe without a budget, on one machine. make: a network in place of the usual one.
+    Deterministic for a recipe without a budget, on one machine. make: makes a network in place of the usual one.
     """
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
@@ -115,7 +115,7 @@ def train_comm(
     loop = TrainingLoop(network, recipe.epochs, sum(map(_batches, data)), recipe.budget_s)
 
     def epoch() -> None:
-        """Every exchange once, in a new order; a batch is of one number of ranks."""
+        """Train on every exchange once, in a new order; a batch is of one number of ranks."""
         for block, some in _shuffled(data, rng):
             loop.step(_loss(block.predict(network, some), block.seconds[some]))
 

@@ -1,4 +1,4 @@
-"""Steady samples as a cost model sees them: groups of pieces with figures of work, inputs, and seconds.
+"""Steady samples in the form of a cost model's input: groups of pieces with figures of work, inputs, and seconds.
 
 Legend: N groups (samples), P pieces (tables of all groups together), b figures of work, x inputs.
 """
@@ -21,8 +21,8 @@ from recsmith.measuring.folder import read_columns
 from recsmith.measuring.samples import Samples, read_samples
 from recsmith.sharding.memory import OUTPUT_BYTES
 
-MAPPED_BYTES = 2**25  # of outputs on a CPU: glibc mapped larger ones each time when the shipped samples were taken
-LEAST_SAMPLES = 50  # that a model is trained on: fewer leave less than five to judge it
+MAPPED_BYTES = 2**25  # of outputs on a CPU: glibc mapped larger ones each time when the shipped samples were measured
+LEAST_SAMPLES = 50  # fewest samples for a training: fewer leave less than five to judge the model
 
 
 @noun
@@ -40,8 +40,8 @@ class Groups:
 
     start (N + 1,): pieces start[i] to start[i + 1] are those of group i. case (N,): groups of one number are
     measurements of the same case. zipf, dim, rows, ids, bags, unique (P,), batch, optimizer, data_type, blocks (N,): as
-    in the measurements; optimizers and data types are places in the lists of costs/neural/inputs.py. blocks: the pieces
-    of a group are row blocks, each one of so many of a larger table, whose law zipf is.
+    in the measurements; optimizers and data types are indices into the lists of costs/neural/inputs.py. blocks: the
+    pieces of a group are row blocks, each one of this many of a larger table, for which the exponent zipf holds.
     """
 
     start: Ints
@@ -60,7 +60,7 @@ class Groups:
     zipf: Floats
 
     def __len__(self) -> int:
-        """N."""
+        """Number of groups, N."""
         return len(self.case)
 
     @property
@@ -93,7 +93,7 @@ class Groups:
         return np.add.reduceat(values, self.start[:-1], axis=0)
 
     def take(self, chosen: Bools) -> "Groups":
-        """Some of the groups: those where chosen (N,) is true."""
+        """The groups for which chosen (N,) is true."""
         pieces = chosen[self.owner]
         some = {name: getattr(self, name)[chosen if name in GROUP_FIELDS else pieces]
                 for name in self.__dataclass_fields__ if name != "start"}  # fmt: skip
@@ -101,7 +101,7 @@ class Groups:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all arrays: as it was before samples had blocks and Adam, where they have none."""
+        """SHA-256 of all arrays; samples without blocks and Adam keep the digest of versions that had neither."""
         found = hashlib.sha256()
         for name in self.__dataclass_fields__:
             if name != "blocks" or (self.blocks > 1).any():
@@ -114,9 +114,10 @@ GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type", "blocks")
 
 
 def groups_of(samples: Samples, seed: int = 0, scale: str = "", planned: str = "") -> Groups:
-    """Steady samples as groups, measured with cases of a seed and a scale, planned under a cost model or random ones.
+    """Steady samples as groups. seed, scale, planned: those of the folder's cases (measuring/about.py).
 
-    Only samples of one case have one number, in folders of several seeds, scales and models too.
+    Groups have the same case number only if they are samples of one case, also across folders of several seeds, scales
+    and models.
     """
     owner, batch = samples.owner, samples.batch_size
     kind = np.uint64(salt("cases", scale, planned))
@@ -135,14 +136,14 @@ def groups_of(samples: Samples, seed: int = 0, scale: str = "", planned: str = "
 
 
 def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
-    """(groups of folders, how many samples were left out, where they were measured).
+    """(groups of folders, number of samples that were left out, where they were measured).
 
-    Left out are those of `mapped`, on a CPU. Samples of a disturbed machine are not steady, and not read at all
-    (measuring/compute/samples.py).
+    On a CPU, the samples of `mapped` are left out. Samples of a disturbed machine are not steady, and are not read
+    (measuring/samples.py).
 
     Raises:
-        UsageError: there are too few, or folders of several devices.
-        CorruptFile, MissingExtra: as read_samples says.
+        UsageError: there are too few samples, or the folders are of several devices.
+        CorruptFile, MissingExtra: as for read_samples.
     """
     parts, origins, samples_read = list[Groups](), set[tuple[str, str, str]](), 0
     for folder in folders:
@@ -177,7 +178,7 @@ def noise_floor(groups: Groups) -> Floats:
 
 
 def work_of_case(groups: Groups) -> Floats:
-    """The work of each group (N,), as cases are drawn by: rows of 64 columns, times what slower kernels take longer."""
+    """The work of each group (N,), as for drawing cases: rows of 64 columns, times the factor of slower kernels."""
     rows: Floats = groups.summed(work_rows(groups.ids + groups.bags, groups.dim))
     by_optimizer, by_type = (
         np.array([SLOWER.get(name, 1.0) for name in words], dtype=np.float64) for words in (OPTIMIZERS, DATA_TYPES)

@@ -33,9 +33,9 @@ from recsmith.workloads.zipf import zipf_hot_share
 
 WHOLE = Space(types=("table_wise",), kernels=("fused",), widths="torchrec")
 BLOCKS = Space(types=("row_wise",), kernels=("fused",), widths="torchrec")
-ANALYTIC_SECONDS = slice(FORWARD_MEMORY, BACKWARD_CACHE + 1)  # columns of its terms
-PIECES_AT_ONCE = 1000  # of a problem that figures are worked out by; more are no faster
-LAUNCH_SCALE_S = 1e-6  # of the column of launches: seconds, so that its weight is near those of the others
+ANALYTIC_SECONDS = slice(FORWARD_MEMORY, BACKWARD_CACHE + 1)  # columns of the model's terms
+PIECES_AT_ONCE = 1000  # most pieces of a problem that computes figures; more are no faster
+LAUNCH_SCALE_S = 1e-6  # scale of the column of launches, in seconds, so that its weight is near those of the others
 
 
 class Affine:
@@ -64,13 +64,13 @@ class Affine:
 
 
 def formula_seconds(groups: Groups, cluster: Cluster, formula: str = "analytic") -> Floats:
-    """Seconds (N, 2) of a cost model of formulas on one device of a cluster; about 10 ms a group."""
+    """Seconds (N, 2) of a cost model of formulas on one device of a cluster; takes about 10 ms per group."""
     model = cost_model(formula)
     return np.stack([group_seconds(model, workload_of(groups, i), cluster) for i in range(len(groups))]).reshape(-1, 2)
 
 
 def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
-    """The groups with the figures of a corrected model: seconds of `analytic` on a device, and what caches miss."""
+    """The groups with the figures of a corrected model: seconds of `analytic` on a device, and cache misses."""
     model, owner, bags = cost_model("analytic"), groups.owner, groups.bags
     work: Floats = np.empty((len(owner), len(CORRECTED)))
     missing = missing_shares(
@@ -90,10 +90,10 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
 
 
 def problems_of(groups: Groups, cluster: Cluster) -> Iterator[tuple[Ints, Problem]]:
-    """Problems that hold the pieces of all groups, one a mode in order, and which pieces each holds (N,).
+    """Problems that hold the pieces of all groups, one mode each and in order, and the indices of their pieces (N,).
 
-    Tables of many groups are one problem, each with its group's batch size: 20 times as fast as a problem for a group.
-    Row blocks are pieces of row-wise tables, over as many devices as a table has blocks.
+    Tables of many groups are one problem, each with its group's batch size: 20 times as fast as a problem for each
+    group. Row blocks are pieces of row-wise tables, over as many devices as a table has blocks.
     """
     owner = groups.owner
     parts = groups.blocks[owner]
@@ -117,9 +117,9 @@ def workload_of(groups: Groups, index: int) -> Workload:
 def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1, blocks: int = 1) -> Workload:
     """Some pieces as tables of a job, each with as many poolings as its group has samples.
 
-    Tables of groups with many batch sizes are one problem so, of a job with one sample, which every optimizer trains;
-    under some, features with a `batch_size` of their own are refused. blocks: the pieces are one each of so many row
-    blocks of the tables, whose samples as many devices share.
+    So tables of groups with many batch sizes become one problem, of a job with one sample, which works with every
+    optimizer; with some optimizers, features with a `batch_size` of their own are refused. blocks: each piece is one of
+    this many row blocks of its table, whose samples this many devices share.
     """
     owner = np.searchsorted(groups.start, pieces, side="right") - 1
     tables = tuple(
@@ -139,7 +139,7 @@ def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1,
 
 
 def cluster_of(origin: Origin) -> Cluster | None:
-    """One device of the catalogue of the kind that was measured, with memory for any case; None where it has none."""
+    """One device of the catalogue that is of the measured kind, with memory for any case; None if there is none."""
     name = next(
         (name for name in catalogue() if is_device(origin.hardware, origin.device, load_cluster(name).device)), None
     )
@@ -149,7 +149,7 @@ def cluster_of(origin: Origin) -> Cluster | None:
 
 
 def beside(measured: Floats, predicted: Floats) -> Beside:
-    """How seconds (N, 2) of a cost model of formulas do beside measured ones, of groups that it has a price for."""
+    """How a cost model of formulas compares: seconds (N, 2) predicted and measured, of groups that it can price."""
     priced = predicted.sum(axis=1) > 0
     ratios = np.log(measured[priced].sum(axis=1) / predicted[priced].sum(axis=1))
     middle = np.median(ratios)

@@ -1,7 +1,7 @@
 """Trains a cost model on folders of samples and writes it: read, split, train, judge, write.
 
-The card says where the model is right and where it is not, by held-out errors of kinds of groups. A group is of the
-kind of its heaviest table, the one with most ids times columns: its rows, ids a bag, and columns.
+The card says where the model is right and where it is not, by held-out errors of kinds of groups. A group has the kind
+of its heaviest table, the one with the largest product of ids and columns: its rows, ids per bag, and columns.
 
 Legend: N groups, P pieces.
 """
@@ -34,8 +34,8 @@ from recsmith.learning.costs import Groups, Origin, noise_floor, read_groups
 from recsmith.learning.costs.baselines import beside, cluster_of, formula_seconds, with_corrected_work
 from recsmith.learning.preparation import check_output, held_out, import_training, noise_floor_of, split
 
-SCALED_BY = 300  # groups, of 10 ms each, that formulas are held beside; not tuned further
-FORMULAS = ("analytic", "torchrec")  # cost models that learn nothing
+SCALED_BY = 300  # groups, at 10 ms each, with which formulas are compared; not tuned further
+FORMULAS = ("analytic", "torchrec")  # cost models without training
 
 
 def learn_cost(
@@ -47,14 +47,14 @@ def learn_cost(
 ) -> Card:
     """Train a cost model on the samples of folders and write it; fields: of costs/training.CostRecipe.
 
-    start: the model whose weights training begins with, by name or file: those of a similar device help.
-    Ctrl-C ends training as a budget would; before the first epoch is done, nothing is written.
+    start: the model with whose weights training begins, by name or file; that of a similar device helps. Ctrl-C ends
+    training as a budget does; before the first epoch is done, nothing is written.
 
     Raises:
-        UsageError: too few samples, or of several devices; the output is no path of a .safetensors file; the model to
-            start from is of another variant.
-        MissingExtra: PyTorch is missing, or pyarrow where there are parquet parts.
-        RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
+        UsageError: there are too few samples, or they are of several devices; the output is no path of a .safetensors
+            file; the start model is of another variant.
+        MissingExtra: PyTorch is missing, or pyarrow if there are parquet parts.
+        RecSmithError: training diverged, or the output cannot be written; an existing file is unchanged.
     """
     check_output(output)
     if start:
@@ -73,7 +73,7 @@ def learn_from(
     *,
     left_out: int = 0,
 ) -> Card:
-    """The same from groups that were read; left_out: samples that were not usable, for the card."""
+    """As `learn_cost`, from groups that were read. left_out: number of samples that were not usable, for the card."""
     if start:
         fields = fields | _start_fields(find_model(start), fields.get("variant"))
     fields = fields | {"variant": fields.get("variant") or "convex"}
@@ -111,7 +111,7 @@ def _start_fields(path: Path, variant: Variant | None) -> dict[str, Any]:
 
 
 def _with_figures(groups: Groups, origin: Origin, variant: Variant) -> Groups:
-    """The groups with the figures of work that a variant takes."""
+    """The groups with the figures of work that a variant uses."""
     if variant not in FROM_ANALYTIC:
         return groups
     cluster = cluster_of(origin)
@@ -130,7 +130,7 @@ def predict(weights: Weights, groups: Groups) -> Floats:
 
 
 def ranges_of(groups: Groups) -> dict[str, Range]:
-    """The least and the most of each figure by which a plan is told to be beyond the trained range."""
+    """The least and the most of each figure; a plan beyond them is reported as beyond the trained range."""
     inputs = {
         "ids": groups.ids, "bags": groups.bags, "unique rows": groups.unique, "rows": groups.rows,
         "columns": groups.dim, "device ids": groups.summed(groups.ids), "device outputs": groups.outputs,
@@ -140,7 +140,7 @@ def ranges_of(groups: Groups) -> dict[str, Range]:
 
 
 def formulas_beside(groups: Groups, origin: Origin) -> dict[str, Beside]:
-    """How FORMULAS do on this device, by whole tables; none where the catalogue lacks the device."""
+    """How FORMULAS compare on this device, for whole tables; empty if the catalogue lacks the device."""
     cluster, groups = cluster_of(origin), groups.take(groups.blocks == 1)
     if cluster is None or not len(groups):
         return {}
@@ -152,8 +152,8 @@ EDGES: dict[str, tuple[int, ...]] = {
     "rows": (10_000, 1_000_000),
     "ids a bag": (10, 100),
     "columns": (33,),
-}  # between kinds of tables
-LEAST_GROUPS = 5  # of a region: fewer say nothing about it
+}  # limits between kinds of tables
+LEAST_GROUPS = 5  # fewest groups of a region: fewer say nothing about it
 
 
 def region_name(rows: float, pooling: float, columns: float) -> str:
@@ -174,7 +174,7 @@ def regions_of(names: Iterable[str], off: Floats) -> tuple[Region, ...]:
 
 
 def names_of(groups: Groups) -> Iterator[str]:
-    """The region of each group (N,)."""
+    """The name of the region of each group (N,)."""
     heavy = _heaviest(groups)
     pooling = groups.ids / np.maximum(groups.bags, 1)
     for figures in zip(groups.rows[heavy], pooling[heavy], groups.dim[heavy], strict=True):
@@ -182,12 +182,12 @@ def names_of(groups: Groups) -> Iterator[str]:
 
 
 def figures(groups: Groups) -> Floats:
-    """The figures (P, 4) of all pieces by which a table is told to be near training data or far from it."""
+    """The figures (P, 4) of all pieces by which a table's distance from the training data is judged."""
     return figures_of(groups.rows, groups.ids, groups.bags, groups.dim, groups.unique)
 
 
 def _heaviest(groups: Groups) -> Ints:
-    """The piece (N,) of each group with most ids times columns."""
+    """The piece (N,) of each group with the largest product of ids and columns."""
     order: Ints = np.lexsort((groups.ids * groups.dim, groups.owner))
     return order[groups.start[1:] - 1]
 

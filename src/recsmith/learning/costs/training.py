@@ -23,20 +23,20 @@ from recsmith.costs.neural.inputs import AGAIN_UNIT, CACHED_SHARES, CORRECTED, F
 from recsmith.learning.costs import Groups
 from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
 
-TERMS = 5  # learned, beside the count of pieces. Trade-off, as of the sizes below: more follow more, and search slower
+TERMS = 5  # learned, besides the count of pieces. Trade-off, as for the sizes below: more fit better, and search slower
 WIDTH = 64  # units of both hidden layers
-HINGES = 3  # of head `convex`, forward, and as many backward
+HINGES = 3  # of head `convex`, for forward and for backward each
 FREE_WIDTH = 16  # hidden units of head `free`
-MORE_GATES, GATE_WIDTH = 2, 16  # of head `corrected`: shares beside those of caches, and hidden units behind all
-MORE, CLOSED = 0.2, -2.0  # of a peak: what such a share has to begin with, and the sum at which it begins: an eighth
-BAG = 0.01  # of the unit of bags: it only brings them near the seconds of terms beside them
-CACHE_BYTES = 3.5e7  # that corrected models begin with: 0.7 of an H100's second-level cache; training moves it
-FAINT = 1e-3  # first weight, relative to 1, of what a corrected model has that `analytic` has not
-SPREAD = 0.5  # standard deviation of the weights that training begins with, before softplus and exp
+MORE_GATES, GATE_WIDTH = 2, 16  # of head `corrected`: shares besides those of caches, and hidden units for all
+MORE, CLOSED = 0.2, -2.0  # of a peak: first extra of such a share, and the sum at which the share begins: an eighth
+BAG = 0.01  # weight of bags in their unit: it only brings them near the seconds of other terms
+CACHE_BYTES = 3.5e7  # start value of corrected models: 0.7 of an H100's second-level cache; training moves it
+FAINT = 1e-3  # first weight, relative to 1, of the parts of a corrected model that `analytic` lacks
+SPREAD = 0.5  # standard deviation of the first weights, before softplus and exp
 LAST_LAYER, LAST_FREE = 0.3, 0.1  # factors of the last layers' first weights: the network begins near its base
 LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
-REACHED = 4  # deviations at which inputs are cut off, as in costs/neural/files.py
-PIECE_S = 1e-6  # scale of the weights of the count of pieces: seconds a piece, where other terms are seconds
+REACHED = 4  # deviations at which inputs are clipped, as in costs/neural/files.py
+PIECE_S = 1e-6  # scale of the weights of the count of pieces: seconds per piece, while other terms are seconds
 
 
 class FusedKernelNetwork(nn.Module):
@@ -84,10 +84,11 @@ class FusedKernelNetwork(nn.Module):
                 self.offsets.copy_(torch.as_tensor(np.log(np.stack(inner, axis=1) / 3)))
 
     def start_analytic(self, launch_s: tuple[float, float]) -> None:
-        """Start at cost model `analytic`, from which training moves on: its four terms, and the larger one of each two.
+        """Start at cost model `analytic`: its four terms, and for each direction the larger of its two.
 
-        Behind them stand terms of what memory takes longer with smaller and smaller caches, a gate for each, of what a
-        cache would hold, and of bags. Other gates may make a peak longer where a group keeps a device half busy.
+        Further terms are the additional seconds of memory with smaller and smaller caches, with a gate for each, the
+        bytes that a cache would hold, and bags. Other gates can lengthen a peak if a group keeps a device only half
+        busy.
         """
         known, bands = len(CORRECTED) - len(WORK), range(len(CACHED_SHARES))
         with torch.no_grad():
@@ -110,8 +111,8 @@ class FusedKernelNetwork(nn.Module):
         """Start shares as if tables divided CACHE_BYTES by the bytes that they read again.
 
         Then the cache holds the same share of all tables: CACHE_BYTES over the sum of these bytes. Each gate is half
-        open in the middle between two cached shares, and as steep there as the straight line between them; its inputs
-        are one hidden unit's, the logarithm of the sum.
+        open in the middle between two cached shares, and as steep there as the straight line between them. Its input is
+        one hidden unit, the logarithm of the sum.
         """
         ends = torch.tensor((1.0, *CACHED_SHARES))
         middle = (ends[:-1] + ends[1:]) / 2
@@ -128,16 +129,16 @@ class FusedKernelNetwork(nn.Module):
             self.gate.abs_()
 
     def keep_rising(self) -> None:
-        """Set weights of a monotone model's shares that are below 0 to 0."""
+        """Set negative weights of a monotone model's shares to 0."""
         if self.variant == "monotone":
             with torch.no_grad():
                 self.behind.weight.clamp_(min=0.0)
                 self.gate.clamp_(min=0.0)
 
     def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
-        """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor.
+        """Start at the weights of a file (as from `tensors`), with all of its seconds multiplied by a factor.
 
-        Inputs that the file does not know begin without a weight.
+        Inputs that the file does not know begin with a weight of 0.
         """
         given = {name: torch.tensor(value, dtype=torch.float32) for name, value in tensors.items()}
         new = torch.arange(len(given["centre"]), len(self.centre))
@@ -170,7 +171,7 @@ class FusedKernelNetwork(nn.Module):
         return self.launch.exp() + self.head(sums)
 
     def head(self, sums: Tensor) -> Tensor:
-        """Seconds (N, 2) beyond the launch of summed terms (N, k)."""
+        """Seconds (N, 2) beyond the launch, of summed terms (N, k)."""
         if self.variant in FROM_ANALYTIC:
             return self._corrected(sums)
         linear = sums @ self._slopes(self.linear).T
@@ -181,7 +182,7 @@ class FusedKernelNetwork(nn.Module):
         return linear + rising.relu().sum(dim=2)
 
     def _corrected(self, sums: Tensor) -> Tensor:
-        """The largest of all peaks, with their shares of extra (N, 2)."""
+        """The larger peak, with its shares of extra, for each direction (N, 2)."""
         peaks = torch.einsum("nk,dpk->ndp", sums, self._slopes(self.peaks))
         behind = self.behind(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
         shares = torch.sigmoid(behind @ self.gate.T + self.gate_bias)
@@ -200,7 +201,7 @@ class FusedKernelNetwork(nn.Module):
         return scale
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The weights as files have them."""
+        """The weights as they are stored in files."""
         tensors = {"centre": self.centre, "spread": self.spread, "base": self.base, "launch": self.launch.exp(),
                 "linear": self._slopes(self.linear)}  # fmt: skip
         for i, layer in enumerate(self.layers):
@@ -219,22 +220,22 @@ class FusedKernelNetwork(nn.Module):
 
 
 def softplus_inverse(value: Tensor) -> Tensor:
-    """The number whose softplus is value; values below 1e-9 are taken as 1e-9, for 0 has none."""
+    """The number whose softplus is value; values below 1e-9 count as 1e-9, since 0 has none."""
     return torch.where(value > 20, value, torch.expm1(value.clamp(1e-9, 20)).log())
 
 
-BATCH, LEAST_BATCHES = 128, 8  # groups of a step, and steps of an epoch at least; not tuned further
-PART_WEIGHT = 0.5  # of the errors of forward and of backward, beside that of both together
-LAUNCHES_S = (FORWARD_KERNELS * LAUNCH_S, BACKWARD_KERNELS * LAUNCH_S)  # that a corrected model begins with
-PREDICT_AT_ONCE = 500  # groups; bounds memory, and changes no result beyond rounding
+BATCH, LEAST_BATCHES = 128, 8  # groups of a step, and fewest steps of an epoch; not tuned further
+PART_WEIGHT = 0.5  # of the errors of forward and of backward, relative to that of both together
+LAUNCHES_S = (FORWARD_KERNELS * LAUNCH_S, BACKWARD_KERNELS * LAUNCH_S)  # start values of a corrected model
+PREDICT_AT_ONCE = 500  # groups; limits memory, and changes no result beyond rounding
 
 
 @noun
 class CostRecipe:
-    """How to train. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then.
+    """Settings of a training. budget_s: seconds after which it ends at the latest; the rate falls to 0 by then.
 
-    epochs: on shipped:cpu, 100 do what 250 do (docs/learning.md).
-    terms, hinges: sizes of the network. start: weights to begin with, as of `Network.tensors`, of the same variant.
+    epochs: on shipped:cpu, 100 are as good as 250 (docs/learning.md). terms, hinges: sizes of the network. start:
+    weights to begin with, as from `FusedKernelNetwork.tensors`, of the same variant.
     """
 
     variant: Variant = "convex"
@@ -249,7 +250,7 @@ class CostRecipe:
 def train(
     recipe: CostRecipe, groups: Groups, chosen_by: Groups, on_epoch: Callable[[Epoch], None] | None = None
 ) -> tuple[FusedKernelNetwork, int]:
-    """(the network of the best epoch, how many epochs were run). Ctrl-C ends training and keeps the best so far.
+    """(the network of the best epoch, number of epochs run). Ctrl-C ends training and keeps the best so far.
 
     Deterministic for a recipe without a budget, on one machine.
     """
@@ -260,7 +261,7 @@ def train(
     loop = TrainingLoop(network, recipe.epochs, batches, recipe.budget_s)
 
     def epoch() -> None:
-        """Every group once, in a new order."""
+        """Train on every group once, in a new order."""
         for batch in np.array_split(rng.permutation(len(data)), batches):
             loop.step(_loss(network(*data.batch(batch)), data.seconds[batch]))
             network.keep_rising()
@@ -269,7 +270,7 @@ def train(
 
 
 def _first_network(recipe: CostRecipe, groups: Groups) -> FusedKernelNetwork:
-    """The network before training: near the data, or the given one with its seconds brought to the data's."""
+    """The network before training: near the data, or the given one with its seconds scaled to the data's."""
     network = FusedKernelNetwork(recipe.variant, recipe.terms, recipe.hinges, _inputs(recipe, groups))
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
     if recipe.variant in FROM_ANALYTIC:
@@ -281,7 +282,7 @@ def _first_network(recipe: CostRecipe, groups: Groups) -> FusedKernelNetwork:
 
 
 def _inputs(recipe: CostRecipe, groups: Groups) -> int:
-    """How many inputs the network takes: those of the model that it begins with, and what its samples have."""
+    """Number of inputs of the network: those of the start model, and those that the samples have."""
     added = bool(groups.inputs[:, FIRST_INPUTS:].any())
     return max(len(INPUTS) if added else FIRST_INPUTS, len(recipe.start["centre"]) if recipe.start else 0)
 
@@ -306,7 +307,7 @@ class _GroupTensors:
         return len(self._tables)
 
     def batch(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Work, inputs and owners of the pieces of some groups, and how many groups there are."""
+        """Work, inputs and owners of the pieces of some groups, and the number of these groups."""
         count = self._tables[chosen]
         first = np.cumsum(count) - count
         pieces = np.arange(count.sum()) + np.repeat(self._start[chosen] - first, count)

@@ -1,4 +1,4 @@
-"""Learns a machine from measured kernels and captured steps: read, split, train each kind, judge, write."""
+"""Trains a machine from measured kernels and captured steps: read, split, train each kind, judge, write."""
 
 import hashlib
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ from recsmith.prediction.machine import (
 from recsmith.prediction.overheads import Overheads, extract_overheads
 from recsmith.prediction.traces import load_capture
 
-LEAST_KERNELS = 30  # of a kind: fewer leave less than three to judge it
+LEAST_KERNELS = 30  # fewest kernels of a kind: fewer leave less than three to judge the model
 
 
 def learn_kernels(data: Sequence[Source], traces: Sequence[Source], output: str, seed: int = 0) -> MachineCard:
-    """Train the models of all kinds in some files of kernel times, take overheads from captures, and write a machine.
+    """Train the models of all kinds in files of kernel times, take overheads from captures, and write a machine.
 
     traces: captures of this machine; without any, overheads are those of machine cpu.
 
     Raises:
-        UsageError: too few kernels of a kind, or files of several devices.
+        UsageError: there are too few kernels of a kind, or the files are of several devices.
         MissingExtra: PyTorch is missing.
     """
     check_output(output)
@@ -85,7 +85,7 @@ def _overheads(traces: Sequence[Source]) -> Overheads:
 
 
 def curves_of(times: KernelMeasurements) -> tuple[Curve, ...]:
-    """A curve of each collective and number of ranks; UsageError where one has too few sizes."""
+    """A curve of each collective and number of ranks; UsageError if one has too few sizes."""
     curves: list[Curve] = []
     for name, ranks in sorted({(each.name, each.ranks) for each in times.collectives}):
         rows = [each for each in times.collectives if (each.name, each.ranks) == (name, ranks)]

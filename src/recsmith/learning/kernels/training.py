@@ -12,8 +12,8 @@ from recsmith.learning.training_loop import LINEAR_FROM, rate_at
 from recsmith.prediction.kernels import BEND, REACH, KernelModel, inputs_of, work_of
 
 STARTS = 3  # networks whose mean is the model
-WIDTH, STEPS, JUDGED_EVERY = 32, 1500, 25  # hidden units; steps of all kernels at once; steps between two judgements
-ROOFLINE_STEPS = 500  # that fit the roofline before any network
+WIDTH, STEPS, JUDGED_EVERY = 32, 1500, 25  # hidden units; steps, each with all kernels; steps between two validations
+ROOFLINE_STEPS = 500  # steps that fit the roofline before any network
 RATE, DECAY = 1e-2, 1e-4  # of Adam, as in Lin et al.'s grid
 LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
 LAST_LAYER = 0.1  # factor of the last layer's first weights: the network begins near its roofline
@@ -25,8 +25,8 @@ def train_kind(
 ) -> KernelModel:
     """The model of a kind: a roofline, and the mean of some networks that correct it.
 
-    shapes (K, figures), between (K,) bytes of other data, seconds (K,). train, choose (K,): which kernels train, and
-    which choose the best step.
+    shapes (K, figures), between (K,) bytes of other data, seconds (K,). train, choose (K,): masks of the kernels that
+    train, and of those that choose the best step.
     """
     inputs, work = inputs_of(kind, shapes, between), work_of(kind, shapes)
     centre, spread = inputs[train].mean(axis=0), inputs[train].std(axis=0) + LEAST_SPREAD
@@ -40,7 +40,7 @@ def train_kind(
 
 
 def _roofline(work: Floats, seconds: Floats) -> Floats:
-    """Logarithms of the cost of each figure of work (w,), the best that a sum of them can do."""
+    """Logarithms of the cost of each figure of work (w,), with the best fit of their sum to the seconds."""
     usual = np.median(seconds) / work.shape[1] / np.maximum(np.median(work, axis=0), 1.0)
     base, work_t, target = nn.Parameter(torch.tensor(np.log(usual))), torch.tensor(work), torch.tensor(np.log(seconds))
     optimizer = torch.optim.Adam([base], lr=5 * RATE)
@@ -73,14 +73,14 @@ def _network(
 
 
 def _learn(optimizer: torch.optim.Optimizer, off: torch.Tensor) -> None:
-    """A step that makes logarithms of errors smaller."""
+    """Take a step that reduces logarithmic errors."""
     optimizer.zero_grad()
     nn.functional.smooth_l1_loss(off, torch.zeros_like(off), beta=LINEAR_FROM).backward()
     optimizer.step()
 
 
 def _mean(networks: list[Layers]) -> Layers:
-    """One network whose last layer's output is the mean of those of some."""
+    """One network whose output is the mean of the outputs of several."""
     (first, second, last) = zip(*networks, strict=True)
     return [
         (torch.cat([weight for weight, _ in first]), torch.cat([bias for _, bias in first])),
@@ -91,5 +91,5 @@ def _mean(networks: list[Layers]) -> Layers:
 
 
 def _stored(values: np.ndarray) -> Floats:
-    """Values as a file gives them back."""
+    """Values as they are read from a file: rounded to fp32."""
     return values.astype(np.float32).astype(np.float64)

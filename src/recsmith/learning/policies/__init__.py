@@ -1,15 +1,12 @@
-"""Training of learned planners: what is trained on which tasks and hardware, and how far it is (docs/learned.md).
+"""Training of learned planners: the tasks and hardware that they are trained on, and the progress (docs/learned.md).
 
-tasks.py        tasks of the shared pool, tables of training and of test apart
-own_tables.py   tables of a user's jobs in its place
-measured.py     what placements of tasks cost on hardware
-environment.py  the placement environment under Gymnasium's interface
-networks.py     the networks with gradients, and what trainings share (imports torch)
-dreamshard.py   DreamShard, from top to bottom (imports torch)
-autoshard.py    AutoShard, from top to bottom (imports torch)
-actors.py       its actors: what they do; started, asked, replaced when lost
-splits.py       what is split: search, imitation, REINFORCE (imports torch)
-learn.py        trains, judges on unseen tasks, writes the policy; the run's folder
+tasks.py        tasks of the shared pool, with separate tables for training and for test own_tables.py   tables of a
+user's jobs, instead of the shared pool measured.py     costs of placements, measured on hardware environment.py  the
+placement environment under Gymnasium's interface networks.py     the networks with gradients, and shared parts of the
+trainings (imports torch) dreamshard.py   DreamShard, from top to bottom (imports torch) autoshard.py    AutoShard, from
+top to bottom (imports torch) actors.py       the processes that place and measure for AutoShard; lost ones are replaced
+splits.py       the policy that decides which tables are split: search, imitation, REINFORCE (imports torch) learn.py
+trains, judges on unseen tasks, writes the policy; the run's folder
 """
 
 from typing import ClassVar
@@ -22,15 +19,15 @@ from recsmith.workloads import Table
 SPLIT_SIZES = (
     *(f"{devices}x{tables}" for devices in (2, 4, 8) for tables in (20, 50, 100, 200)),
     *("16x100", "16x200", "32x200", "32x400"),
-)  # of tasks that teach what to split
-CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices and a step, as in `recsmith bench sharding`
-SPLITS_PRICED_BY, CPU_PRICED_BY = "neural:simulated-h100", "neural:cpu"  # cost models of what is split, and on a CPU
-TRAINING_SEED = 2  # of tasks; those that judge, and those of the benchmark, have others
+)  # of tasks for the policy of splits
+CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices in a step, as in `recsmith bench sharding`
+SPLITS_PRICED_BY, CPU_PRICED_BY = "neural:simulated-h100", "neural:cpu"  # cost models of splits, and on a CPU
+TRAINING_SEED = 2  # of training tasks; those that judge, and those of the benchmark, have others
 
 
 @noun
 class PolicySettings:
-    """What is trained, beside the recipe: on which hardware, and tasks of which size. row: such as 4x50.
+    """Settings of a training besides its recipe: hardware, and tasks. row: size of the tasks, such as 4x50.
 
     own: a file or folder of the tables that tasks are drawn from; None: the shared pool. digest: of these tables.
     """
@@ -42,24 +39,24 @@ class PolicySettings:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the size and the number."""
+        """Check the size and the number of tasks."""
         parse_size(self.row)
         if self.tasks < 1:
             raise UsageError(f"tasks is {self.tasks}; training needs at least 1")
 
     def draw(self, number: int, seed: int = TRAINING_SEED, half: str = TRAINING) -> tuple[PlacementTask, ...]:
-        """So many tasks of the size."""
+        """Draw this many tasks of the size."""
         device, batch = device_name(self.hardware), batch_of(self.hardware)
         return draw_placement_tasks(parse_size(self.row), number, seed, device, batch, half, _tables(self.own)).tasks
 
 
 @noun
 class PolicyRecipe:
-    """How every kind of policy is trained; each kind adds fields of its own .
+    """Settings that all kinds of policies share; each kind adds fields of its own.
 
-    episodes: placements of one task, of which an update of the policy learns. entropy: its weight beside the policy's
-    loss. greed: how much a device's predicted seconds, relative to an even share, weigh in the first policy: nearly
-    greedy; 1e-9 begins with an even chance of every device, as the papers do.
+    episodes: placements of one task for each update of the policy. entropy: weight of the entropy in the policy's loss.
+    greed: weight of a device's predicted seconds, relative to an even share, in the first policy: nearly greedy; 1e-9
+    begins with equal chances of all devices, as the papers do.
     """
 
     iterations: int = 15
@@ -73,7 +70,7 @@ class PolicyRecipe:
 
 @noun
 class DreamShardRecipe(PolicyRecipe):
-    """How DreamShard is trained. reward: 'estimated' by the cost network, or 'measured' (the paper's ablation).
+    """Settings of DreamShard's training. reward: 'estimated' by the cost network, or 'measured' (the paper's ablation).
 
     placements: measured in an iteration. cost_updates, policy_updates: of an iteration. batch: placements of a cost
     update.
@@ -88,11 +85,11 @@ class DreamShardRecipe(PolicyRecipe):
 
 @noun
 class DreamShardIteration:
-    """How far a training of DreamShard is.
+    """Progress of a training of DreamShard.
 
-    error: of predicted costs of devices, median. entropy: of the policy, mean of a step.
-    measured_s, estimated_s: of the placements measured in it, and of the last policy updates, means. dead: share of
-    episodes that came to a dead end.
+    error: of predicted costs of devices, median. entropy: of the policy, mean of a step. measured_s, estimated_s: mean
+    seconds of a step, of the placements measured in this iteration, and of the last policy updates. dead: share of
+    episodes that ended in a dead end.
     """
 
     number: int
@@ -108,7 +105,7 @@ class DreamShardIteration:
 
 @noun
 class SplitSettings:
-    """On what a policy of what is split learns. sizes: of tasks, as 4x50; tasks: of each size; device: of clusters.
+    """Tasks and prices for the policy of splits. sizes: of tasks, as 4x50; tasks: of each size; device: of clusters.
 
     own: a file or folder of the tables that tasks are drawn from; None: the shared pool. digest: of these tables.
     """
@@ -121,7 +118,7 @@ class SplitSettings:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        """Check sizes and the number."""
+        """Check sizes and the number of tasks."""
         for size in self.sizes:
             parse_size(size)
         if not self.sizes:
@@ -130,7 +127,7 @@ class SplitSettings:
             raise UsageError(f"tasks is {self.tasks}; training needs at least 1 of each size")
 
     def draw(self, number: int, seed: int = TRAINING_SEED, half: str = TRAINING) -> tuple[PlacementTask, ...]:
-        """So many tasks of each size."""
+        """Draw this many tasks of each size."""
         batch, own = batch_of(self.device), _tables(self.own)
         drawn = (
             draw_placement_tasks(parse_size(size), number, seed, self.device, batch, half, own) for size in self.sizes
@@ -140,12 +137,13 @@ class SplitSettings:
 
 @noun
 class SplitRecipe:
-    """How the policy of what is split is trained (splits.py).
+    """Settings of the training of the policy of splits (splits.py).
 
-    searched: tasks of an iteration: so many episodes (width) by rules, as drawn, and in each of some rounds near the
-    best one. imitation: updates of an iteration that imitate what was found, of so many decisions (batch); 0 leaves
-    search and imitation out. updates: of REINFORCE, of so many episodes of a task each. entropy: its weight.
-    least_spread: of what a task's episodes earn; smaller differences count less.
+    searched: tasks of an iteration. Each has `width` episodes by rules, as many drawn from the policy, and as many in
+    each of `rounds` rounds near the best one. imitation: updates of an iteration that imitate the best episodes, of
+    `batch` decisions each; 0 leaves search and imitation out. updates: of REINFORCE, of `episodes` episodes of a task
+    each. entropy: weight of the entropy in the loss. least_spread: of the gains of a task's episodes; smaller
+    differences count less.
     """
 
     iterations: int = 12
@@ -164,7 +162,7 @@ class SplitRecipe:
 
 @noun
 class SplitIteration:
-    """How far it is. searched, drawn: what episodes earned that were searched and drawn, as shares of the step.
+    """Progress of a training of splits. searched, drawn: mean gains of such episodes, as shares of the step.
 
     imitated: loss of a decision.
     """
@@ -179,11 +177,11 @@ class SplitIteration:
 
 @noun
 class AutoShardRecipe(PolicyRecipe):
-    """How AutoShard is trained. actors: processes that place and measure.
+    """Settings of AutoShard's training. actors: processes that place and measure.
 
-    answers: of an iteration, each of them one task in so many episodes, and one update of the policy. cost_updates: for
-    each answer, of so many shards; slots: of the ring buffer. baseline: its weight beside the policy's loss. longest:
-    gradients are cut there.
+    answers: of an iteration; each is one task in `episodes` episodes, and one update of the policy. cost_updates: for
+    each answer, of `shards` shards; slots: of the ring buffer. baseline: weight of the baseline's loss. longest: norm
+    to which gradients are clipped.
     """
 
     answers: int = 14
@@ -193,7 +191,7 @@ class AutoShardRecipe(PolicyRecipe):
     baseline: float = 0.5
     longest: float = 1.0
     actors: int = 2
-    reward: ClassVar[str] = "measured"  # what episodes cost
+    reward: ClassVar[str] = "measured"  # the cost of episodes
 
     def __post_init__(self) -> None:
         """Check the number of actors."""
@@ -203,12 +201,12 @@ class AutoShardRecipe(PolicyRecipe):
 
 @noun
 class AutoShardIteration:
-    """How far a training of AutoShard is.
+    """Progress of a training of AutoShard.
 
-    error: of predicted costs of devices, median. entropy: of the policy, mean of a step.
-    measured_s: of the placements measured in it, mean. value_error: of the baseline, in spreads of a task's episodes.
-    ratio: mean of how far chances of actors and learner are apart. dead: share of episodes that came to a dead end.
-    lost: actors that were replaced so far, in this run.
+    error: of predicted costs of devices, median. entropy: of the policy, mean of a step. measured_s: mean seconds of a
+    step of the placements measured in this iteration. value_error: of the baseline, in spreads of a task's episodes.
+    ratio: mean relative difference of the chances of actors and learner. dead: share of episodes that ended in a dead
+    end. lost: number of actors that were replaced in this run so far.
     """
 
     number: int
@@ -231,12 +229,12 @@ def _tables(own: str | None) -> tuple[Table, ...] | None:
 
 
 def batch_of(hardware: str) -> int:
-    """Samples of all devices and a step."""
+    """Samples of all devices in a step."""
     return CPU_BATCH if hardware == "cpu" else GPU_BATCH
 
 
 def device_name(hardware: str) -> str:
-    """The device whose clusters tasks are placed on."""
+    """The device for whose clusters tasks are drawn."""
     kind, _, source = hardware.partition(":")
     if kind == "cpu":
         return "cpu"

@@ -1,10 +1,10 @@
-"""Actors of AutoShard's training, processes of their own: each places a task by the weights it is sent, and measures.
+"""Actors of AutoShard's training: processes that place a task by the weights they are sent, and measure it.
 
     request   number, task, seed, episodes (int64), and the tensors of a network
-    answer    what was placed, as it was seen, and what it cost: `Played`, array by array; or the text of an error
+    answer    the placements, the policy's inputs and the costs: `Played`, array by array; or the text of an error
 
-The learner starts them with the settings as JSON, asks through standard input, and reads answers from standard output.
-An answer follows from its request alone, so that an actor that was lost is replaced by another. Imports no torch.
+The learner starts actors with the settings as JSON, sends requests to standard input, and reads answers from standard
+output. An answer depends only on its request, so a lost actor can be replaced by another. Imports no torch.
 
 Legend: E episodes, N items, D devices.
 """
@@ -48,8 +48,8 @@ REQUEST, ERROR = "request", "error"
 class Played:
     """Episodes of one task. order (N,): the task's items as they were placed; share (N,): of the mean load, of each.
 
-    target (E, N): in that order. figures (N, E, D, FIGURES), room (N, E, D): as the policy saw devices; scores
-    (N, E, D): what it said of them. costs (E, D, 3), step_s (E,): measured; those of dead ends (E,) are 0.
+    target (E, N): devices, in that order. figures (N, E, D, FIGURES), room (N, E, D): the policy's view of devices;
+    scores (N, E, D): its scores of them. costs (E, D, 3), step_s (E,): measured; those of dead ends (E,) are 0.
     """
 
     order: Ints
@@ -72,7 +72,7 @@ class Actor:
         self._made: dict[int, TrainingTask | None] = {}
 
     def play(self, request: Arrays) -> Played:
-        """Place and measure what a request asks for."""
+        """Place and measure the task of a request."""
         number, place, seed, episodes = request.pop(REQUEST).tolist()
         if place not in self._made:
             self._made[place] = training_task(self._tasks, place)
@@ -86,9 +86,9 @@ def play(
     network: AutoShardNetwork, task: TrainingTask, episodes: int, random: np.random.Generator, meter: PlacementMeter,
     visit: int,
 ) -> Played:  # fmt: skip
-    """Place a task in some episodes, and measure those that found room. visit: of the first measurement."""
+    """Place a task in several episodes, and measure those that found room. visit: number of the first measurement."""
     ordered = network.order(task.items)
-    order = np.searchsorted(task.items.row, ordered.row)  # rows of a task's items rise
+    order = np.searchsorted(task.items.row, ordered.row)  # rows of a task's items increase
     found = network.rollout(ordered, episodes, random, record=True)
     costs, step_s = np.zeros((episodes, ordered.devices, 3)), np.zeros(episodes)
     for i in np.flatnonzero(~found.dead).tolist():
@@ -102,7 +102,7 @@ def play(
 def main() -> None:
     """Answer requests until there are no more."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     actor: Actor | None = None
     while (request := receive(sys.stdin.buffer)) is not None:
         answer: dict[str, Any]
@@ -121,13 +121,13 @@ if __name__ == "__main__":
     main()
 
 
-MOST_LOST = 3  # actors over the same request: then it is no accident
+MOST_LOST = 3  # actors lost over the same request, after which it counts as no accident
 
 
 class Actors:
-    """Some actors, each with at most one request under way; a context that ends them, however it ends.
+    """Several actors, each with at most one open request; a context that ends the processes in any case.
 
-    lost: how many were replaced.
+    lost: number of actors that were replaced.
     """
 
     def __init__(self, settings: PolicySettings, count: int) -> None:
@@ -149,15 +149,15 @@ class Actors:
             end_piped(actor, at_once=kind is not None)
 
     def ask(self, actor: int, number: int, task: int, seed: int, episodes: int, tensors: dict[str, Floats]) -> None:
-        """Have an actor place a task by a network. number: of the request; everything random follows from it."""
+        """Have an actor place a task by a network. number: of the request; all random numbers depend on it."""
         request = {name: value.astype(np.float32) for name, value in tensors.items()}
         request[REQUEST] = np.array([number, task, seed, episodes])
         self._asked[actor] = request
-        with suppress(OSError):  # it was lost; whoever waits for the answer replaces it
+        with suppress(OSError):  # the actor was lost; `answer` replaces it
             send(pipe_of(self._running[actor].stdin), request)
 
     def answer(self, actor: int) -> Played:
-        """What an actor has played; where it was lost, what another one plays in its place.
+        """The episodes of an actor; if it was lost, another one plays the same request.
 
         Raises:
             RecSmithError: the hardware failed, or MOST_LOST actors were lost over the same request.
@@ -178,7 +178,7 @@ class Actors:
         return Played(**arrays)
 
     def _replace(self, actor: int) -> None:
-        """Start another actor in the place of a lost one, and ask it the same."""
+        """Replace a lost actor by another one, and send it the same request."""
         close_pipes(self._running[actor])
         end_piped(self._running[actor], at_once=True)
         self._running[actor] = self._start()

@@ -4,18 +4,18 @@
 Zha et al., AutoShard: Automated Embedding Table Sharding for Recommender Systems (KDD 2022), on IMPALA (Espeholt et
 al., 2018):
 
-    actors, processes of their own: place a task by the weights they were sent, and measure       actor.py
+    actors, processes of their own: place a task by the weights they were sent, and measure       actors.py
     the learner, for each answer:
         put the measured shards into the ring buffer, over the oldest ones
         improve policy and baseline by V-trace: the actor had older weights than the learner has
         fit the cost network to shards of the ring buffer
 
-**Answers are taken in the order of their requests**, and request number n goes out once answer n - A is there (A
-actors), so the weights of an actor are always A updates old (fewer where an iteration begins). So a run follows from
-its seed and its number of actors, also where actors are lost, as long as the hardware answers alike.
+**Answers are taken in the order of their requests**, and request number n is sent once answer n - A has arrived (A
+actors), so the weights of an actor are always A updates old (fewer at the start of an iteration). So a run depends only
+on its seed and its number of actors, even if actors are lost, as long as the hardware measures the same.
 
-The networks are those of planners/autoshard/network.py, which places (in NumPy, also in the actors: what is trained is
-what ships); autoshard_networks.py has the same formulas in PyTorch, for gradients. Imports torch.
+The networks are those of planners/autoshard.py, which places (in NumPy, also in the actors, so that the trained network
+is the one that ships); networks.py has the same formulas in PyTorch, for gradients. Imports torch.
 
 Legend: N items, D devices, E episodes, B shards of a batch, k terms, p representation, T steps (= N).
 """
@@ -49,13 +49,13 @@ from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.planners.autoshard import SHAPES
 from recsmith.planners.placing.policy_network import NO_ROOM
 
-DEAD = 1.5  # times the worst step of its task: what an episode costs that came to a dead end
+DEAD = 1.5  # cost of an episode that ended in a dead end, over the worst step of its task
 LEAST_SPREAD = 0.01  # of the steps of a task's episodes, relative to their mean: smaller differences count less
 
 
 @dataclass(frozen=True)
 class MeasuredShard:
-    """What one device held in a measured placement: items of a task, in their order there, and seconds (3,)."""
+    """The shards of one device in a measured placement: items of a task, in the task's order, and seconds (3,)."""
 
     task: int
     items: Ints
@@ -64,9 +64,9 @@ class MeasuredShard:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the learner says of an actor's episodes: log-chances of what was chosen, entropy, baseline; all (T, E).
+    """The learner's view of an actor's episodes: log-chances of the chosen devices, entropy, baseline; all (T, E).
 
-    log_ratio: log of the learner's chance over the actor's. placed: which steps placed something.
+    log_ratio: log of the learner's chance over the actor's. placed: whether a step placed something.
     """
 
     log_chance: Tensor
@@ -77,7 +77,7 @@ class Outlook:
 
 
 class AutoShardTraining:
-    """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
+    """A run of training, iteration by iteration; a checkpoint stores its state."""
 
     def __init__(self, recipe: AutoShardRecipe, tasks: list[TrainingTask], settings: PolicySettings) -> None:
         self.recipe, self.tasks, self.settings = recipe, tasks, settings
@@ -89,7 +89,7 @@ class AutoShardTraining:
         self.stored = self.measured = self.iteration = 0  # shards, placements
 
     def run(self, on_iteration: Callable[[AutoShardIteration], None], ends: float | None = None) -> None:
-        """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
+        """Run the remaining iterations; none begins after monotonic time `ends`. on_iteration: called after each."""
         begun = time.monotonic()
         if self.iteration == self.recipe.iterations:
             return
@@ -105,9 +105,9 @@ class AutoShardTraining:
                 )  # fmt: skip
 
     def _iterate(self, actors: Actors) -> dict[str, float]:
-        """Ask, learn from each answer in order, and ask again; means of what was seen."""
+        """One iteration: send requests, learn from each answer in order, send more; returns means over the answers."""
         recipe = self.recipe
-        random = np.random.default_rng([recipe.seed, self.iteration])  # so that a run goes on as it would have
+        random = np.random.default_rng([recipe.seed, self.iteration])  # so that a continued run is the same
         left = 1 - self.iteration / recipe.iterations
         for adam, rate in ((self.adams.policy, recipe.policy_rate * left), (self.adams.costs, recipe.cost_rate * left)):
             for group in adam.param_groups:
@@ -142,7 +142,7 @@ class AutoShardTraining:
     # --- 1. the ring buffer, and the cost network
 
     def _store(self, index: int, played: Played) -> None:
-        """Put what every device held into the ring buffer, over the oldest shards."""
+        """Put the shards of every device into the ring buffer, over the oldest shards."""
         fresh = [
             MeasuredShard(index, np.sort(played.order[target == device]), costs[device])
             for target, costs, dead in zip(played.target, played.costs, played.dead, strict=True)
@@ -161,7 +161,7 @@ class AutoShardTraining:
             self.networks.calibrate(*self._batch(self.ring))
 
     def _fit(self, random: np.random.Generator) -> float:
-        """Fit the cost network to shards of the ring buffer; their median relative error, mean over updates."""
+        """Fit the cost network to shards of the ring buffer; returns their median relative error, mean over updates."""
         if not self.ring:
             raise RecSmithError("no placement found room for every table; give other tasks")
         errors: list[float] = []
@@ -203,7 +203,10 @@ class AutoShardTraining:
         }  # fmt: skip
 
     def _rewards(self, played: Played) -> Tensor:
-        """Rewards (T, E): at the last step, how much shorter an episode's step is than its task's mean, in spreads."""
+        """Rewards (T, E): 0, but at the last step how much shorter the episode's step is than its task's mean.
+
+        They are in units of the spread of the task's episodes.
+        """
         alive = played.step_s[~played.dead]
         cost = np.where(played.dead, DEAD * alive.max() if len(alive) else 1.0, played.step_s)
         reward = np.zeros(played.target.T.shape)
@@ -211,19 +214,19 @@ class AutoShardTraining:
         return torch.as_tensor(reward, dtype=torch.float32)
 
     def _outlook(self, index: int, played: Played) -> Outlook:
-        """What the learner says of an actor's episodes now."""
+        """The current learner's view of an actor's episodes."""
         scores, value, placed = self.scores(index, played)
         with torch.no_grad():
             behaved = torch.log_softmax(torch.as_tensor(played.scores, dtype=torch.float32), dim=-1)
         log_all = torch.log_softmax(scores, dim=-1)
-        target = torch.as_tensor(played.target.T.clip(0))[..., None]  # where nothing was placed, it counts for nothing
+        target = torch.as_tensor(played.target.T.clip(0))[..., None]  # ignored where nothing was placed
         log_chance, before = (each.gather(2, target)[..., 0] for each in (log_all, behaved))
         entropy = -(log_all.exp() * log_all.clamp(min=-1e4)).sum(dim=-1)
         log_ratio = torch.where(placed, (log_chance - before).detach(), torch.zeros_like(before))
         return Outlook(log_chance, entropy, value, log_ratio, placed)
 
     def scores(self, index: int, played: Played) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores (T, E, D) and baselines (T, E) of every step as it was seen; and which steps placed (T, E)."""
+        """Scores (T, E, D) and baselines (T, E) of every recorded step; and which steps placed something (T, E)."""
         share = torch.as_tensor(played.share, dtype=torch.float32)[:, None]
         inputs = torch.as_tensor(self.tasks[index].items.inputs[played.order], dtype=torch.float32)
         own = self.networks.two_layers("own", inputs) * share  # (N, p)
@@ -237,7 +240,7 @@ class AutoShardTraining:
     # --- what a checkpoint keeps
 
     def state(self) -> dict[str, Any]:
-        """Arrays from which `restore` goes on: networks, both optimizers, and the ring buffer."""
+        """Arrays from which `restore` continues: networks, both optimizers, and the ring buffer."""
         kept = state_of(self.networks, self.adams)
         kept["counts"] = np.array([self.stored, self.measured])
         kept["ring.task"] = np.array([shard.task for shard in self.ring])
@@ -247,7 +250,7 @@ class AutoShardTraining:
         return kept
 
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
-        """Go on from a state after so many iterations."""
+        """Continue from a state after this many iterations."""
         restore_state(kept, self.networks, self.adams)
         items = np.split(kept["ring.items"], np.cumsum(kept["ring.size"])[:-1])
         rows = zip(kept["ring.task"].tolist(), items, kept["ring.costs"], strict=True)
@@ -257,13 +260,13 @@ class AutoShardTraining:
 
 
 def _mean(values: list[float]) -> float:
-    """The mean of those that are numbers, 0 without any: not every answer has a placement that found room."""
+    """The mean of the finite values, 0 without any: not every answer has a placement that found room."""
     known = [value for value in values if np.isfinite(value)]
     return float(np.mean(known)) if known else 0.0
 
 
 def recipe_of(settings: PolicySettings, fields: dict[str, Any]) -> AutoShardRecipe:
-    """The recipe of some fields; without a number of actors two where measurements are simulated, and one elsewhere.
+    """The recipe with these fields; actors are 2 by default if measurements are simulated, and 1 otherwise.
 
     Raises:
         UsageError: several actors would measure on the same real hardware.
@@ -280,6 +283,6 @@ def recipe_of(settings: PolicySettings, fields: dict[str, Any]) -> AutoShardReci
 def training_of(
     recipe: AutoShardRecipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
 ) -> AutoShardTraining:
-    """A run on some tasks; actors measure with meters of their own."""
+    """A run on these tasks; actors measure with meters of their own."""
     del meter
     return AutoShardTraining(recipe, training_tasks(tasks), settings)

@@ -5,11 +5,11 @@ Zha et al., DreamShard: Generalizable Embedding Table Placement for Recommender 
 
     for each iteration:
         place some tasks by the policy, and measure the placements             costs of every device, and of the step
-        fit the cost network to all that was measured so far
-        improve the policy by REINFORCE; what an episode costs is what the cost network says    the estimated MDP
+        fit the cost network to all measurements so far
+        improve the policy by REINFORCE; the cost network gives the cost of an episode          the estimated MDP
 
-The networks are those of planners/dreamshard.py, which places (in NumPy, also here: what is trained is what
-ships); this file has the same formulas in PyTorch, for gradients. Imports torch.
+The networks are those of planners/dreamshard.py, which places (in NumPy, also here, so that the trained network is the
+one that ships); this file has the same formulas in PyTorch, for gradients. Imports torch.
 
 Legend: N items, D devices, E episodes, B placements of a batch, k terms, p representation, T steps (= N).
 """
@@ -42,12 +42,12 @@ from recsmith.planners.dreamshard import SHAPES, STEP_REACH, DreamShardNetwork
 from recsmith.planners.placing import ItemBatch
 from recsmith.planners.placing.policy_network import LOG_SPAN, MICRO, NO_ROOM, REPRESENTED, Rollout
 
-DEAD = 1.5  # times the worst step of the batch: what an episode costs that came to a dead end
+DEAD = 1.5  # cost of an episode that ended in a dead end, over the worst step of the batch
 
 
 @dataclass(frozen=True)
 class PlacementSample:
-    """A measured placement: of which task, where its items went (N,), in their order there, and what it cost."""
+    """A measured placement: its task, the devices of the items (N,) in the task's order, and its cost."""
 
     task: int
     target: Ints
@@ -58,12 +58,12 @@ class PlacementSample:
 
 
 class DreamShardNetworks(PolicyNetworks):
-    """Both networks; what devices cost is in cost_networks.py."""
+    """Both networks; networks.py has the part that predicts the costs of devices."""
 
     POLICY = ("own0", "own0_bias", "own1", "own1_bias", "score0", "score0_bias", "score1", "log_greed")
 
     def frozen(self) -> DreamShardNetwork:
-        """The same in NumPy, to place with."""
+        """The same networks in NumPy, for placing."""
         return DreamShardNetwork(self.tensors())
 
     def step(self, sums: Tensor, costs: Tensor) -> Tensor:  # (..., D, k), (..., D, 3) -> (...)
@@ -74,7 +74,7 @@ class DreamShardNetworks(PolicyNetworks):
         return costs.sum(dim=-1).amax(dim=-1) * factor
 
     def score(self, seen: Tensor) -> Tensor:  # (..., p + FIGURES) -> (...)
-        """Scores of what the policy sees of devices."""
+        """Scores of the policy's inputs for each device."""
         hidden = self.linear("score0", seen).relu()
         return hidden @ self.get_parameter("score1")[0] - self.get_parameter("log_greed").exp() * seen[..., REPRESENTED]
 
@@ -83,7 +83,7 @@ class DreamShardNetworks(PolicyNetworks):
 
 
 class DreamShardTraining:
-    """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
+    """A run of training, iteration by iteration; a checkpoint stores its state."""
 
     def __init__(self, recipe: DreamShardRecipe, tasks: list[TrainingTask], meter: PlacementMeter) -> None:
         self.recipe, self.tasks, self.meter = recipe, tasks, meter
@@ -93,10 +93,10 @@ class DreamShardTraining:
         self.iteration = 0
 
     def run(self, on_iteration: Callable[[DreamShardIteration], None], ends: float | None = None) -> None:
-        """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
+        """Run the remaining iterations; none begins after monotonic time `ends`. on_iteration: called after each."""
         begun = time.monotonic()
         while self.iteration < self.recipe.iterations and (ends is None or time.monotonic() < ends):
-            random = np.random.default_rng([self.recipe.seed, self.iteration])  # so that a run goes on as it would have
+            random = np.random.default_rng([self.recipe.seed, self.iteration])  # so that a continued run is the same
             self._set_rates()
             if self.recipe.reward == "measured":
                 fresh = self._improve_on_measured(random)
@@ -116,7 +116,7 @@ class DreamShardTraining:
             )  # fmt: skip
 
     def _set_rates(self) -> None:
-        """Learning rates of both networks; the policy's falls to 0 over the run, as in the paper."""
+        """Set the learning rates of both networks; the policy's falls to 0 over the run, as in the paper."""
         left = 1 - self.iteration / self.recipe.iterations
         for group in self.adams.policy.param_groups:
             group["lr"] = self.recipe.policy_rate * left
@@ -126,7 +126,7 @@ class DreamShardTraining:
     # --- 1. place, and measure
 
     def _collect(self, random: np.random.Generator, count: int) -> None:
-        """Place tasks drawn at random by draws from the policy, and measure what found room."""
+        """Place randomly drawn tasks by draws from the policy, and measure the placements that found room."""
         network = self.networks.frozen()
         for index in random.choice(len(self.tasks), count, replace=count > len(self.tasks)).tolist():
             items = network.order(self.tasks[index].items)
@@ -139,21 +139,21 @@ class DreamShardTraining:
             self._calibrate()
 
     def _measure(self, index: int, items: ItemBatch, target: Ints) -> float:
-        """Seconds of the step of a placement of ordered items; it becomes a sample."""
+        """Seconds of the step of a placement of ordered items; it is added to the samples."""
         evaluator, draft = self.tasks[index].evaluator, items.assignment(target)
         measured = self.meter.measure(evaluator, draft.footprint(evaluator.problem), len(self.samples))
         self.samples.append(PlacementSample(index, draft.target[self.tasks[index].items.row], measured))
         return measured.step_s
 
     def _calibrate(self) -> None:
-        """Bring the untrained heads to the size of what was measured."""
+        """Scale the untrained heads to the measured costs."""
         _, costs, _, wanted, _ = self._batch(self.samples)
         self.networks.calibrate(costs, wanted)
 
     # --- 2. fit the cost network
 
     def _fit(self, random: np.random.Generator) -> float:
-        """Fit the cost network to everything measured; the median relative error of devices in the last updates."""
+        """Fit the cost network to all measurements; returns the median relative error of devices, last updates."""
         errors: list[float] = []
         for _ in range(self.recipe.cost_updates):
             chosen = random.integers(0, len(self.samples), self.recipe.batch)
@@ -164,7 +164,7 @@ class DreamShardTraining:
         return float(np.mean(errors[-20:]))
 
     def _batch(self, samples: list[PlacementSample]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Sums (B, D, k), costs (B, D, 3) and step (B,) predicted of placements, and both as measured."""
+        """Sums (B, D, k), costs (B, D, 3) and step (B,) as predicted for placements, and the latter two as measured."""
         devices = self.tasks[0].items.devices
         items = [self.tasks[sample.task].items for sample in samples]
         place = [i * devices + sample.target for i, sample in enumerate(samples)]
@@ -178,7 +178,7 @@ class DreamShardTraining:
     # --- 3. improve the policy
 
     def _improve(self, random: np.random.Generator) -> tuple[float, float, float]:
-        """REINFORCE on the estimated MDP: the cost network says what episodes cost. Means of the last updates."""
+        """REINFORCE on the estimated MDP: the cost network gives the cost of episodes. Means of the last updates."""
         seen: list[tuple[float, float, float]] = []
         for _ in range(self.recipe.policy_updates):
             network = self.networks.frozen()
@@ -189,7 +189,7 @@ class DreamShardTraining:
         return tuple(np.mean(seen[-20:], axis=0).tolist()) if seen else (0.0, 0.0, 0.0)
 
     def _improve_on_measured(self, random: np.random.Generator) -> tuple[float, float, float]:
-        """REINFORCE on measured steps instead: as many measurements an iteration, each of them an episode."""
+        """REINFORCE on measured steps instead: about `placements` measurements per iteration, one per episode."""
         seen: list[tuple[float, float, float]] = []
         for _ in range(max(1, self.recipe.placements // self.recipe.episodes)):
             index, network = int(random.integers(len(self.tasks))), self.networks.frozen()
@@ -205,7 +205,7 @@ class DreamShardTraining:
         return tuple(np.mean(seen, axis=0).tolist())
 
     def _reinforce(self, items: ItemBatch, found: Rollout, step_s: Floats) -> float:
-        """One update from the episodes of a task and what they cost (E,); the mean entropy of a step."""
+        """One update from the episodes of a task and their costs (E,); returns the mean entropy of a step."""
         cost = np.where(found.dead, DEAD * step_s.max(), step_s)
         advantage = torch.as_tensor((cost.mean() - cost) / max(cost.std(), 1e-12), dtype=torch.float32)
         log_chance, entropy = self._chances(items, found)
@@ -217,13 +217,13 @@ class DreamShardTraining:
         """Log-probability of each episode, a mean over its steps (E,), and the entropy of each step (T, E)."""
         scores, placed = self.policy_scores(items, found)
         log_all = torch.log_softmax(scores, dim=-1)
-        target = torch.as_tensor(found.target.T.clip(0))  # (E, N) -> (T, E); where none had room, it counts for nothing
+        target = torch.as_tensor(found.target.T.clip(0))  # (E, N) -> (T, E); ignored where none had room
         chosen = torch.where(placed, log_all.gather(2, target[..., None])[..., 0], 0.0)
         entropy = -(log_all.exp() * log_all.clamp(min=-1e4)).sum(dim=-1)
         return chosen.mean(dim=0), torch.where(placed, entropy, 0.0)
 
     def policy_scores(self, items: ItemBatch, found: Rollout) -> tuple[Tensor, Tensor]:
-        """Scores (T, E, D) of every step of recorded episodes, as they were seen; and which steps placed (T, E)."""
+        """Scores (T, E, D) of every step of recorded episodes; and which steps placed something (T, E)."""
         network = self.networks.frozen()
         alone = network.costs(network.terms(items)).sum(axis=-1)
         share = torch.as_tensor(alone / alone.sum() * items.devices, dtype=torch.float32)
@@ -236,13 +236,13 @@ class DreamShardTraining:
 
     @property
     def measured(self) -> int:
-        """How many placements were measured."""
+        """Number of measured placements."""
         return len(self.samples)
 
     # --- what a checkpoint keeps
 
     def state(self) -> dict[str, Any]:
-        """Arrays from which `restore` goes on: networks, both optimizers, and what was measured."""
+        """Arrays from which `restore` continues: networks, both optimizers, and the measurements."""
         kept = state_of(self.networks, self.adams)
         kept["samples.task"] = np.array([sample.task for sample in self.samples])
         kept["samples.target"] = np.concatenate([sample.target for sample in self.samples])
@@ -251,7 +251,7 @@ class DreamShardTraining:
         return kept
 
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
-        """Go on from a state after so many iterations."""
+        """Continue from a state after this many iterations."""
         restore_state(kept, self.networks, self.adams)
         self.samples, place = [], 0
         for i, index in enumerate(kept["samples.task"].tolist()):
@@ -263,7 +263,7 @@ class DreamShardTraining:
 
 
 def recipe_of(settings: PolicySettings, fields: dict[str, Any]) -> DreamShardRecipe:
-    """The recipe of some fields, for any hardware."""
+    """The recipe with these fields, for any hardware."""
     del settings
     return DreamShardRecipe(**fields)
 
@@ -271,6 +271,6 @@ def recipe_of(settings: PolicySettings, fields: dict[str, Any]) -> DreamShardRec
 def training_of(
     recipe: DreamShardRecipe, settings: PolicySettings, tasks: Sequence[PlacementTask], meter: PlacementMeter
 ) -> DreamShardTraining:
-    """A run on some tasks, which a meter measures."""
+    """A run on these tasks, which a meter measures."""
     del settings
     return DreamShardTraining(recipe, training_tasks(tasks), meter)

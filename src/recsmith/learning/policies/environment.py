@@ -5,18 +5,18 @@
     action = environment.action_space.sample(mask=observation["mask"])
     observation, reward, terminated, truncated, info = environment.step(action)
 
-An episode places the items of one task, dearest first; an action is a device. The vectorised core is
-planners/placing/items.py, which planners share: this is one episode of it.
+An episode places the items of one task, the most costly first; an action is a device. The vectorised core is
+planners/placing/items.py, which planners use too: this is one episode of it.
 
-    item      (x,)     inputs of the item that is placed next, as learned cost models see pieces
-    work      (b,)     its work, over that of all items
-    devices   (D, b)   work that each device holds, over that of all items, times D
-    used      (D,)     share of its memory that each device uses
-    mask      (D,)     1 where the item has room
+    item      (x,)     inputs of the item that is placed next, as for learned cost models
+    work      (b,)     its work, as a share of that of all items
+    devices   (D, b)   work of each device, as a share of that of all items, times D
+    used      (D,)     used share of the memory of each device
+    mask      (D,)     1 for devices with room for the item
     left      (1,)     share of the items that are not placed
 
 The reward is 0 until the last item, then -(seconds of the step) / (seconds with an even share of everything), by a cost
-model, or by hardware where `step_s` is given. A dead end, or an action that the mask forbids, ends the episode with
+model, or by hardware if `step_s` is given. A dead end, or an action that the mask forbids, ends the episode with
 DEAD_END and without a plan: info["dead_end"] is then true, and no plan is ever invalid.
 
 Legend: N items, D devices, x inputs, b figures of work.
@@ -36,17 +36,17 @@ from recsmith.planners.placing import Episodes, ItemBatch, items_of
 from recsmith.problems import Footprint, Problem
 
 DEAD_END = -10.0  # reward: worse than any step that is not ten times as long as an even share would be
-LARGEST_INPUT = 1e3  # bound of observations, which the interface asks for
+LARGEST_INPUT = 1e3  # limit of observations, which the interface requires
 
 
 def placement_environment(
     problem: Problem, evaluator: Evaluator, step_s: Callable[[Footprint], float] | None = None
 ) -> Any:
-    """A gymnasium.Env of one problem; its rewards are the evaluator's, or those of step_s (measured, for example).
+    """A gymnasium.Env of one problem; rewards use the evaluator's seconds, or those of step_s (measured, for example).
 
     Raises:
         MissingExtra: gymnasium is missing.
-        NoPlanFound: a table that is placed before finds no room.
+        NoPlanFound: a table that is placed before finds no room, or no table is placed on a single device.
     """
     try:
         gymnasium = import_module("gymnasium")
@@ -74,7 +74,7 @@ def placement_environment(
             self.action_space = gymnasium.spaces.Discrete(count)
 
         def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-            """Empty devices and the first item; nothing about an episode is random."""
+            """Empty all devices and begin with the first item; nothing about an episode is random."""
             gymnasium.Env.reset(self, seed=seed)
             core.reset()
             return core.observation(), {}
@@ -88,7 +88,7 @@ def placement_environment(
 
 
 class _PlacementCore:
-    """An episode of one task: what the environment says of it."""
+    """An episode of one task: rewards and observations of the environment."""
 
     def __init__(self, items: ItemBatch, evaluator: Evaluator, step_s: Callable[[Footprint], float]) -> None:
         seconds = evaluator.loads(_alone(items, evaluator)).sum(axis=0)
@@ -98,12 +98,12 @@ class _PlacementCore:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Begin a new episode."""
         self.episodes = Episodes(self.items, 1)
         self.held: Floats = np.zeros((self.items.devices, self.share.shape[1]))
 
     def step(self, device: int) -> tuple[float, bool, dict[str, Any]]:
-        """(reward, whether the episode is over, info) once the item is on a device."""
+        """Put the next item on a device; returns (reward, whether the episode is over, info)."""
         item = self.episodes.step
         if not self.episodes.place(np.array([device]))[0]:
             return DEAD_END, True, {"dead_end": True}
@@ -116,7 +116,7 @@ class _PlacementCore:
         return (DEAD_END if dead else 0.0), dead, {"dead_end": dead}
 
     def observation(self) -> dict[str, Any]:
-        """What a learner sees; zeros for the item once all are placed."""
+        """The observation of a learner; zeros for the item once all are placed."""
         done, devices = self.episodes.done, self.items.devices
         item = min(self.episodes.step, len(self.items) - 1)
         used = 1.0 - self.episodes.free[0] / np.maximum(self.items.free, 1)

@@ -1,13 +1,14 @@
 """Trains a policy and writes it: draw tasks, train, judge on unseen tables, write.
 
-The run's folder stands beside the output (NAME.run for NAME.safetensors) and lets a run that was ended go on:
+The run's folder is beside the output (NAME.run for NAME.safetensors); from it an interrupted run can continue:
 
-    settings.json             what is trained; another run is refused the folder
-    checkpoint.safetensors    networks, optimizers and samples after a number of iterations; replaced whole
+    settings.json             the settings; a run with others is refused
+    checkpoint.safetensors    networks, optimizers and samples after a number of iterations; replaced as a whole
     journal.jsonl             a line for each iteration
-    events.out.tfevents.*     the same for TensorBoard, where it is installed
+    events.out.tfevents.*     the same for TensorBoard, if it is installed
 
-Everything random follows from the seed and the number of the iteration, so a run that goes on ends as it would have.
+All random numbers depend only on the seed and the number of the iteration, so a continued run ends like an
+uninterrupted one.
 """
 
 import json
@@ -44,7 +45,7 @@ from recsmith.problems import Footprint
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
 JUDGING_SEED = 1  # of tasks; those that train, and those of the benchmark, have others
-JUDGED = 20  # tasks of unseen tables on the card
+JUDGED = 20  # tasks of unseen tables that judge the policy on its card
 
 PolicyName = Literal["dreamshard", "autoshard"]
 KINDS: dict[PolicyName, PolicyKind] = {"dreamshard": DreamShard.kind, "autoshard": AutoShard.kind}
@@ -54,10 +55,10 @@ SETTINGS, CHECKPOINT = "settings.json", "checkpoint.safetensors"
 
 
 class RunFolder:
-    """An open folder of a run; who opens it holds its lock (measuring/folder_lock.py)."""
+    """An open folder of a run; the caller holds its lock (`lock_folder` of measuring/folder.py)."""
 
     def __init__(self, path: Path, settings: Raw) -> None:
-        """UsageError where the folder is of a run with other settings, or holds other files."""
+        """Raise UsageError if the folder is of a run with other settings, or holds other files."""
         self.path = path
         text = dump_json(settings)
         found = path / SETTINGS
@@ -72,7 +73,7 @@ class RunFolder:
         self._board: Board | None = None
 
     def load(self) -> tuple[dict[str, Any], int] | None:
-        """The state of the checkpoint, and how many iterations it is after; None without one."""
+        """The state in the checkpoint, and the number of iterations before it; None without one."""
         path = self.path / CHECKPOINT
         if not path.exists():
             return None
@@ -96,7 +97,7 @@ class RunFolder:
         replace_file(self.path / CHECKPOINT, save(state, metadata={"iteration": str(iteration)}))
 
     def log(self, row: dict[str, Any]) -> None:
-        """Write an iteration to the journal, and to TensorBoard. row: with its `number`."""
+        """Write an iteration to the journal, and to TensorBoard. row: includes its `number`."""
         if self._journal is None:
             self._open(row["number"])
         assert self._journal is not None, "it was just opened"
@@ -105,7 +106,7 @@ class RunFolder:
             self._board.write(row["number"], row)
 
     def _open(self, number: int) -> None:
-        """Open the journal; lines that the checkpoint does not know of, from this number on, are written again."""
+        """Open the journal; drop lines from this number on, which are newer than the checkpoint."""
         rows = read_journal(self.path, lambda row: "" if "number" in row else "it has no number")
         kept = [row for row in rows if row["number"] < number]
         if len(kept) < len(rows):
@@ -114,13 +115,13 @@ class RunFolder:
         self._board = Board(self.path, number) if has_tensorboard() else None
 
     def close(self) -> None:
-        """Flush what TensorBoard has not written."""
+        """Flush TensorBoard's events."""
         if self._board is not None:
             self._board.close()
 
 
 def _check_same(path: Path, found: Raw, wanted: Raw) -> None:
-    """UsageError where settings differ in more than their schema, with the first one that does."""
+    """Raise UsageError if settings differ in more than their schema; it names the first difference."""
     names = [name for name in {**wanted, **found} if name != "schema" and found.get(name) != wanted.get(name)]
     if names:
         raise UsageError(
@@ -130,12 +131,12 @@ def _check_same(path: Path, found: Raw, wanted: Raw) -> None:
 
 
 def of_tables(own: str | None) -> dict[str, Any]:
-    """What settings say of a user's tables, so that a run does not go on with others. own: their file or folder."""
+    """The settings for a user's tables, so that a run does not continue with others. own: their file or folder."""
     return {"own": own, "digest": None if own is None else digest_of(own_tables(own))}
 
 
 def iterations_of(planner: PolicyName, settings: PolicySettings, fields: dict[str, Any]) -> int:
-    """How many iterations a training has. fields: of its recipe."""
+    """Number of iterations of a training. fields: of its recipe."""
     return _module(planner).recipe_of(settings, fields).iterations
 
 
@@ -148,15 +149,15 @@ def learn_policy(
     budget_s: float | None = None,
     on_iteration: Callable[[Any], None] | None = None,
 ) -> PolicyCard:
-    """Train a policy of a planner and write it; fields: of its recipe. A run that was ended goes on.
+    """Train a policy of a planner and write it; fields: of its recipe. An interrupted run continues.
 
-    Ctrl-C and the budget end training at the last whole iteration, whose policy is written.
+    Ctrl-C and the budget end training at the last complete iteration, whose policy is written.
 
     Raises:
-        UsageError: hardware that cannot be measured, tasks that do not exist, or a run with other settings beside the
+        UsageError: the hardware cannot be measured, there are no such tasks, or a run with other settings is beside the
             output.
         MissingExtra: PyTorch is missing.
-        RecSmithError: the hardware failed, or the output cannot be written; a file that was there is unchanged.
+        RecSmithError: the hardware failed, or the output cannot be written; an existing file is unchanged.
     """
     check_output(output)
     ends = None if budget_s is None else time.monotonic() + budget_s
@@ -186,17 +187,18 @@ def learn_splits(
     settings: SplitSettings, output: str, fields: dict[str, Any], *, budget_s: float | None = None,
     on_iteration: Callable[[SplitIteration], None] | None = None,
 ) -> SplitCard:  # fmt: skip
-    """Train a policy of what is split and write it; fields: of its recipe. A run that was ended goes on.
+    """Train the policy of splits and write it; fields: of its recipe. An interrupted run continues.
 
     Raises:
-        UsageError: a cost model or a device that does not exist, or a run with other settings beside the output.
+        UsageError: the cost model or the device does not exist, nothing can be split, or a run with other settings is
+            beside the output.
         MissingExtra: PyTorch is missing.
-        RecSmithError: the output cannot be written; a file that was there is unchanged.
+        RecSmithError: the output cannot be written; an existing file is unchanged.
     """
     check_output(output)
     ends = None if budget_s is None else time.monotonic() + budget_s
     module, recipe = import_training("recsmith.learning.policies.splits"), SplitRecipe(**fields)
-    cost_model(settings.cost_model)  # which is refused before tasks are drawn, and warns where it is a formula
+    cost_model(settings.cost_model)  # refused before tasks are drawn; warns if it is a formula
     drawn = settings.draw(settings.tasks)
     tasks = module.split_tasks(drawn, settings.cost_model)
     if not tasks:
@@ -220,17 +222,17 @@ def learn_splits(
 
 
 def _every(noun: Any) -> dict[str, Any]:
-    """All fields of a noun, also those that have their default values."""
+    """All fields of a noun, including those with default values."""
     return {name: getattr(noun, name) for name in noun.__dataclass_fields__}
 
 
 def _module(planner: PolicyName) -> Any:
-    """What trains."""
+    """The module that trains a planner's policy."""
     return import_training(f"recsmith.learning.policies.{planner}")
 
 
 def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Callable[[Any], None] | None) -> None:
-    """Train on from the folder's checkpoint; at Ctrl-C the state of the last whole iteration counts."""
+    """Continue training from the folder's checkpoint; after Ctrl-C, the state of the last complete iteration counts."""
     kept = run.load()
     if kept is not None:
         training.restore(*kept)
@@ -255,7 +257,7 @@ def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Call
 
 
 def held_out(network: PlacingNetwork, meter: PlacementMeter, tasks: Sequence[PlacementTask]) -> HeldOutTasks:
-    """How a policy does on unseen tasks, beside the classic greedies; tasks without a plan of one are left out."""
+    """A policy's steps on unseen tasks, with those of the classic greedies; tasks that one cannot plan are left out."""
     steps: dict[str, list[float]] = {name: [] for name in CLASSIC}
     own: list[float] = []
     off: list[float] = []
@@ -282,7 +284,7 @@ def held_out(network: PlacingNetwork, meter: PlacementMeter, tasks: Sequence[Pla
 
 
 def _best_rollout(network: PlacingNetwork, evaluator: Evaluator) -> tuple[Assignment | None, float]:
-    """The greedy roll-out, over the rules of what is split, that is predicted to be fastest; and its step."""
+    """The greedy roll-out with the shortest predicted step over the rules of column splits; and that step."""
     best: tuple[Assignment | None, float] = (None, float("inf"))
     for rule in TRAINED:
         items = items_of(evaluator.problem, evaluator, rule)

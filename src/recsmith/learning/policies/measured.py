@@ -1,7 +1,7 @@
-"""What placements cost on hardware: kernels of every device measured, collectives priced.
+"""Costs of placements on hardware: measured kernels of every device, and priced collectives.
 
-Kernels of a device are measured one device after the other (hardware/loads.py). As many devices with links
-between them are not at hand, so collectives are priced by cost model `analytic`, as in `recsmith bench sharding`.
+Kernels are measured one device after the other (hardware/loads.py). There are not enough devices with links between
+them to measure collectives, so cost model `analytic` prices them, as in `recsmith bench sharding`.
 
 Legend: D devices; costs are seconds forward, of communication, and backward.
 """
@@ -40,10 +40,10 @@ class MeasuredPlacement:
 
 
 class PlacementMeter:
-    """Hardware that answers what placements of some tasks cost. count: placements that were measured.
+    """Measures the costs of placements of some tasks on hardware. count: number of measured placements.
 
     Raises:
-        UsageError: no such hardware, or a CPU's memory does not hold a device of these tasks.
+        UsageError: there is no such hardware, or a CPU's memory does not hold a device of these tasks.
         MissingExtra: PyTorch or FBGEMM is missing.
     """
 
@@ -90,7 +90,7 @@ def evaluator_of(task: PlacementTask) -> Evaluator:
 
 
 def _scale_for(hardware: str, tasks: Sequence[PlacementTask]) -> CaseScale:
-    """Room for all tables of a task on one device, as far as its memory goes."""
+    """A scale with room for all tables of a task on one device, as far as its memory allows."""
     usual = scale_of(default_scale(hardware))
     ids = outputs = elements = 2**20
     for task in tasks:
@@ -106,9 +106,9 @@ def _scale_for(hardware: str, tasks: Sequence[PlacementTask]) -> CaseScale:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """A task under a rule: its evaluator (of collectives), and its items before they are ordered.
+    """A task under a rule of column splits: its evaluator (of collectives), and its items before they are ordered.
 
-    number: its place among all tasks under all rules, also those in which a table finds no room.
+    number: index among all tasks under all rules, including those in which a table finds no room.
     """
 
     number: int
@@ -117,7 +117,7 @@ class TrainingTask:
 
 
 def training_tasks(tasks: Sequence[PlacementTask], rules: Sequence[ColumnSplitRule] = TRAINED) -> list[TrainingTask]:
-    """All tasks under all rules whose tables have room."""
+    """All tasks under all rules, except those in which a table finds no room."""
     made = [training_task(tasks, number, rules) for number in range(len(tasks) * len(rules))]
     return [each for each in made if each is not None]
 
@@ -125,7 +125,7 @@ def training_tasks(tasks: Sequence[PlacementTask], rules: Sequence[ColumnSplitRu
 def training_task(
     tasks: Sequence[PlacementTask], number: int, rules: Sequence[ColumnSplitRule] = TRAINED
 ) -> TrainingTask | None:
-    """The task under a rule at a place among all; None where a table placed before finds no room."""
+    """The task under a rule at this index; None if a table that is placed before finds no room."""
     task, rule = divmod(number, len(rules))
     evaluator = evaluator_of(tasks[task])
     items = items_of(evaluator.problem, evaluator, rules[rule])

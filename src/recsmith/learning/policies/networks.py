@@ -1,8 +1,8 @@
 # pyright: basic
-"""The networks of policies with gradients, and what the trainings of all policies share (imports torch).
+"""The networks of policies with gradients, and shared parts of the trainings of all policies (imports torch).
 
-The formulas are those of planners/placing/cost_network.py, planners/dreamshard/network.py and planners/autoshard/
-network.py. What places, in NumPy, is frozen out of these networks; a test holds the two together.
+The formulas are those of planners/placing/policy_network.py, planners/dreamshard.py and planners/autoshard.py. The
+networks that place, in NumPy, are made from these networks; a test checks that both agree.
 
 Legend: N items, D devices, E episodes, x inputs, b figures of work, k terms, p representation, h state, T steps (= N).
 """
@@ -23,7 +23,7 @@ from recsmith.planners.placing.policy_network import BEND, LOG_SPAN, MICRO, REAC
 
 FIRST_LAUNCH = 10.0  # microseconds
 LEAST_SPREAD = 0.05  # of an input that hardly varies
-LONGEST = 1.0  # norm to which a longer gradient is cut
+LONGEST = 1.0  # norm to which a longer gradient is clipped
 
 
 class Adams(NamedTuple):
@@ -33,15 +33,15 @@ class Adams(NamedTuple):
     policy: torch.optim.Adam
 
     def named(self) -> Iterable[tuple[str, torch.optim.Adam]]:
-        """Both, by their names in a checkpoint."""
+        """Both optimizers, by their names in a checkpoint."""
         return ("costs_adam", self.costs), ("policy_adam", self.policy)
 
 
 class PolicyNetworks(torch.nn.Module):
     """A cost network and a policy as one set of tensors; `centre` and `spread` are not trained.
 
-    shapes: of all tensors. POLICY: the names of those that measured costs do not fit. SMALL: of those that begin small,
-    because they correct something.
+    shapes: of all tensors. POLICY: names of the tensors that measured costs do not fit. SMALL: names of those that
+    begin small, because they are corrections.
     """
 
     POLICY: ClassVar[tuple[str, ...]] = ()
@@ -67,7 +67,7 @@ class PolicyNetworks(torch.nn.Module):
             self.get_parameter(name).requires_grad_(False)
 
     def adams(self, cost_rate: float, policy_rate: float) -> Adams:
-        """Optimizers of what measurements fit, and of what reinforcement changes."""
+        """The optimizer of tensors that measurements fit, and that of tensors that reinforcement changes."""
         learned = [(name, each) for name, each in self.named_parameters() if each.requires_grad]
         costs = [each for name, each in learned if name not in self.POLICY]
         policy = [each for name, each in learned if name in self.POLICY]
@@ -78,11 +78,11 @@ class PolicyNetworks(torch.nn.Module):
         return {name: each.detach().double().numpy().copy() for name, each in self.named_parameters()}
 
     def linear(self, name: str, flow: Tensor) -> Tensor:
-        """A layer."""
+        """Apply a linear layer."""
         return torch.nn.functional.linear(flow, self.get_parameter(name), self.get_parameter(f"{name}_bias"))
 
     def two_layers(self, name: str, inputs: Tensor) -> Tensor:
-        """Two layers on scaled inputs."""
+        """Apply two layers to scaled inputs."""
         scaled = ((inputs - self.get_parameter("centre")) / self.get_parameter("spread")).clamp(-4.0, 4.0)
         return self.linear(f"{name}1", self.linear(f"{name}0", scaled).relu()).relu()
 
@@ -114,16 +114,16 @@ class PolicyNetworks(torch.nn.Module):
         return (sums[..., :1].clamp(max=1.0) * self.get_parameter("log_launch").exp() + linear * factor) / MICRO
 
     def calibrate(self, costs: Tensor, wanted: Tensor) -> None:  # (..., 3), both
-        """Bring the untrained heads to the size of what was measured."""
+        """Scale the untrained heads to the measured costs."""
         with torch.no_grad():
             ratio = (wanted / costs.clamp(min=1e-12)).reshape(-1, 3)
             self.get_parameter("log_slope").add_(ratio.median(dim=0).values.clamp(min=1e-6).log()[:, None])
 
 
 def held_with_item(own: Tensor, target: Ints, devices: int) -> tuple[Tensor, Tensor]:
-    """What each device would hold with the next item, of recorded episodes (T, E, D, p); which steps placed (T, E).
+    """Each device's representation with the next item, in recorded episodes (T, E, D, p); which steps placed (T, E).
 
-    own (T, p): of items in the order of their placement. target (E, T): where they went.
+    own (T, p): of items in the order of their placement. target (E, T): their devices.
     """
     placed = torch.as_tensor(target.T >= 0)
     went = torch.nn.functional.one_hot(torch.as_tensor(target.T.clip(0)), devices) * placed[..., None]
@@ -133,7 +133,7 @@ def held_with_item(own: Tensor, target: Ints, devices: int) -> tuple[Tensor, Ten
 
 
 def cost_loss(costs: Tensor, wanted: Tensor) -> Tensor:  # (..., 3), both -> ()
-    """The loss of predicted costs of devices; a part counts beside the others of its device."""
+    """The loss of predicted costs of devices; each part is relative, but to a tenth of the device's cost at least."""
     scale = wanted.sum(dim=-1, keepdim=True).clamp(min=1e-9) / 3
     return relative_loss((costs - wanted) / torch.maximum(wanted, 0.3 * scale))
 
@@ -144,7 +144,7 @@ def median_error(costs: Tensor, wanted: Tensor) -> float:  # (..., 3), both
 
 
 def descend(optimizer: torch.optim.Optimizer, loss: Tensor, longest: float = LONGEST) -> None:
-    """Change an optimizer's parameters once, against the gradient of a loss."""
+    """Update an optimizer's parameters once by the gradient of a loss."""
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], longest)
@@ -162,7 +162,7 @@ def state_of(networks: PolicyNetworks, adams: Adams) -> dict[str, Any]:
 
 
 def restore_state(kept: dict[str, Any], networks: PolicyNetworks, adams: Adams) -> None:
-    """Networks and optimizers as they were kept."""
+    """Load networks and optimizers from the arrays of a checkpoint."""
     with torch.no_grad():
         for name, parameter in networks.named_parameters():
             parameter.copy_(torch.as_tensor(kept[f"network.{name}"]))
@@ -188,7 +188,7 @@ class AutoShardNetworks(PolicyNetworks):
     SMALL = (*PolicyNetworks.SMALL, "value1")
 
     def frozen(self) -> AutoShardNetwork:
-        """What places, in NumPy."""
+        """The network that places, in NumPy."""
         return AutoShardNetwork({name: value for name, value in self.tensors().items() if name in SHAPES})
 
     def states(self, read: Tensor) -> Tensor:  # (N, READ) -> (N, h)
@@ -208,7 +208,7 @@ class AutoShardNetworks(PolicyNetworks):
         return read
 
     def scores_and_values(self, states: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (T, E, D) and baselines (T, E), of states (T, h) and what is seen (T, E, D, p + FIGURES)."""
+        """Scores (T, E, D) and baselines (T, E), from states (T, h) and inputs of devices (T, E, D, p + FIGURES)."""
         device = self.linear("device", seen).relu()
         state = states[:, None, None, :].expand_as(device)
         hidden = self.linear("score0", torch.cat([state, device, state * device], dim=-1)).relu()
@@ -221,7 +221,7 @@ class AutoShardNetworks(PolicyNetworks):
 def v_trace(reward: Tensor, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor]:  # all (T, E)
     """Targets of the baseline and advantages of the policy (Espeholt et al., 2018, section 4.1).
 
-    Both cuts are 1, nothing is discounted, and behind the last step nothing follows.
+    Both clipping thresholds are 1, there is no discount, and the value after the last step is 0.
     """
     ratio = log_ratio.exp().clamp(max=1.0)
     after = torch.cat([value[1:], torch.zeros_like(value[:1])])

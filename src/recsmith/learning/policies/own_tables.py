@@ -1,9 +1,10 @@
-"""Tables of a user's jobs, of which policies learn in place of the shared pool.
+"""Tables of a user's jobs, on which policies learn instead of the shared pool.
 
     recsmith learn splits --tables jobs/ -o mine.safetensors
 
-A folder has workloads (.yaml, .yml, .json, .csv), plans, whose tables count, and folders of runs, of which plan.json
-does. As with tables of the pool, a task is fp32 and SGD, and a table is one feature of all that look it up.
+A folder may hold workloads (.yaml, .yml, .json, .csv), plans, whose tables are used, and folders of runs, whose
+plan.json is used. As with tables of the pool, a task uses fp32 and SGD, and each table has one feature that stands for
+all of its features.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from recsmith.workloads.workload import Workload
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
 LEAST = 10  # tables: half of them train, and half judge
 PLAN = "recsmith/plan/"
-ANY_BATCH = 1  # of a CSV file, which names none; tasks have batches of their own
+ANY_BATCH = 1  # for a CSV file, which has no batch size; tasks have batch sizes of their own
 
 
 @lru_cache(maxsize=4)
@@ -29,7 +30,7 @@ def own_tables(source: str) -> tuple[Table, ...]:
     """The different tables of a file or a folder, in the order of files and of tables in them.
 
     Raises:
-        UsageError: nothing is there, or fewer than LEAST tables are.
+        UsageError: there is no file, or fewer than LEAST tables.
         CorruptFile: a file is neither a workload nor a plan.
     """
     found = dict[str, Table]()
@@ -46,7 +47,7 @@ def own_tables(source: str) -> tuple[Table, ...]:
 
 
 def digest_of(tables: tuple[Table, ...]) -> str:
-    """Of tables, whatever files they are in."""
+    """Digest of tables, independent of the files that hold them."""
     return hashlib.sha256("\n".join(sorted(map(_key, tables))).encode()).hexdigest()[:16]
 
 
@@ -74,7 +75,7 @@ def _workload(file: str) -> Workload:
 
 
 def _alone(table: Table) -> Table:
-    """The table with one feature, which has the ids and bags of all of its own."""
+    """The table with one feature, which has the ids and bags of all of its features."""
     bags = sum(each.num_poolings for each in table.features)
     ids = sum(each.pooling_factor * each.num_poolings for each in table.features)
     feature = Feature(name=table.name, pooling_factor=ids / bags if bags else 0.0, num_poolings=bags)
@@ -85,6 +86,6 @@ def _alone(table: Table) -> Table:
 
 
 def _key(table: Table) -> str:
-    """What a table is, whatever its name."""
+    """A text that identifies a table by everything but its name."""
     [feature] = table.features
     return dump_json(encode(replace(table, name="t", features=(replace(feature, name="t"),))))

@@ -1,15 +1,16 @@
 # pyright: basic
-"""The policy of what is split, trained by imitation of search and by REINFORCE (imports torch).
+"""The policy that decides which tables are split, trained by imitation of search and by REINFORCE (imports torch).
 
     for each iteration:
-        search     episodes of some tasks: by rules drawn at random, as the policy draws them, and near the best
+        search     episodes of some tasks: by rules drawn at random, drawn from the policy, and near the best episode
         imitate    decide as the best episode of each task decided, of all that were found so far
         reinforce  several episodes of a task drawn from the policy; the mean of all is the baseline
 
-All is on the **estimated MDP**: a cost model says what episodes cost; nothing is measured. What an episode earns is its
-advantage over longest-first placement of the same task, as a share of that one's step, so what a greedy does for
-nothing earns nothing. Several episodes of a task as their own baseline are POMO's (Kwon et al., NeurIPS 2020);
-imitation of a search that the policy leads is expert iteration (Anthony et al., NeurIPS 2017).
+Everything runs on the **estimated MDP**: a cost model gives the cost of episodes; nothing is measured. The gain of an
+episode is its advantage over longest-first placement of the same task, as a share of that placement's step, so an
+episode that is only as good as this greedy gains nothing. Several episodes of a task as their own baseline are POMO's
+(Kwon et al., NeurIPS 2020); imitation of a search that the policy leads is expert iteration (Anthony et al., NeurIPS
+2017).
 
 The formula is that of planners/placing/split_policy.py. Legend: V decisions, E episodes.
 """
@@ -35,10 +36,10 @@ from recsmith.planners.placing.split_episodes import Decisions, EndedEpisodes, P
 from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy
 from recsmith.problems import build_problem
 
-LONGEST = 1.0  # norm to which a longer gradient is cut
-LOST = -1.0  # what a dead end earns
+LONGEST = 1.0  # norm to which a longer gradient is clipped
+LOST = -1.0  # gain of a dead end
 JUDGED_BY = 8  # episodes of a task that judge a policy
-MOST_TURNED = 3  # decisions that are turned round in an episode near the best one
+MOST_TURNED = 3  # decisions that are inverted in an episode near the best one
 RULES = ((2.0**-6, 1.0), (1.02, 2.0))  # drawn rules: share of a device from which tables are split; most extra work
 
 
@@ -50,14 +51,14 @@ class SplitTask:
     greedy_s: float
 
     def gains(self, step_s: Floats) -> Floats:
-        """What episodes earn (E,)."""
+        """Gains of episodes (E,)."""
         return np.where(np.isfinite(step_s), 1 - step_s / self.greedy_s, LOST).clip(LOST)
 
 
 def split_tasks(tasks: Sequence[PlacementTask], model: str) -> list[SplitTask]:
-    """Tasks priced by a cost model, without those that longest-first finds no room for, or with nothing to split."""
+    """Tasks priced by a cost model, without those in which longest-first finds no room, or nothing can be split."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a cost model beyond what it was trained on
+        warnings.simplefilter("ignore")  # warnings of a cost model beyond its training data
         compiled = [cost_model(model).compile(build_problem(task.workload, task.cluster, SPACE)) for task in tasks]
     return [made for made in map(split_task, compiled) if made is not None]
 
@@ -83,7 +84,7 @@ def ahead_of_longest_first(tasks: Sequence[SplitTask], policy: SplitPolicy) -> f
 
 @dataclass(frozen=True)
 class Example:
-    """The best episode of a task so far: what it earned, its shapes, what it saw and what it split (V,)."""
+    """The best episode of a task so far: its gain, its shapes, the policy's inputs and the decisions (V,)."""
 
     gain: float
     shape: Ints
@@ -92,13 +93,13 @@ class Example:
 
 
 def _drawn_rules(count: int, random: np.random.Generator) -> Decide:
-    """Rules of what is split, one an episode: from a share of a device's load on, unless that costs too much more."""
+    """Rules for splits, one per episode: split from a share of a device's load on, unless that adds too much work."""
     share, extra = (random.uniform(low, high, count) for low, high in np.log2(RULES).tolist())
     return lambda rows, _, seen: (seen[:, 0] > share[rows] / 4) & (seen[:, 2] <= extra[rows])
 
 
 class SplitTraining:
-    """A run of training, iteration by iteration; its state is what a checkpoint keeps."""
+    """A run of training, iteration by iteration; a checkpoint stores its state."""
 
     def __init__(self, recipe: SplitRecipe, tasks: list[SplitTask]) -> None:
         self.recipe, self.tasks, self.iteration = recipe, tasks, 0
@@ -112,14 +113,14 @@ class SplitTraining:
         self.examples: dict[int, Example] = {}  # by task
 
     def frozen(self) -> SplitPolicy:
-        """The same in NumPy, to plan with."""
+        """The same policy in NumPy, for planning."""
         return SplitPolicy({name: each.detach().double().numpy().copy() for name, each in self.parameters.items()})
 
     def run(self, on_iteration: Callable[[SplitIteration], None], ends: float | None = None) -> None:
-        """All iterations that are left; `ends` is the monotonic time after which none begins. on_iteration hears."""
+        """Run the remaining iterations; none begins after monotonic time `ends`. on_iteration: called after each."""
         begun = time.monotonic()
         while self.iteration < self.recipe.iterations and (ends is None or time.monotonic() < ends):
-            random = np.random.default_rng([self.recipe.seed, self.iteration])  # so that a run goes on as it would have
+            random = np.random.default_rng([self.recipe.seed, self.iteration])  # so that a continued run is the same
             for group in self.adam.param_groups:
                 group["lr"] = self.recipe.rate * (1 - self.iteration / self.recipe.iterations)
             searched = self._search(random) if self.recipe.imitation else 0.0
@@ -134,7 +135,7 @@ class SplitTraining:
             )  # fmt: skip
 
     def _search(self, random: np.random.Generator) -> float:
-        """Search some tasks; what their best episodes earned, mean."""
+        """Search some tasks; returns the mean gain of their best episodes."""
         policy, chosen = self.frozen(), random.permutation(len(self.tasks))[: self.recipe.searched].tolist()
         for index in chosen:
             task, width = self.tasks[index], self.recipe.width
@@ -147,13 +148,13 @@ class SplitTraining:
         return float(np.mean(found)) if found else 0.0
 
     def _keep(self, index: int, ended: EndedEpisodes) -> None:
-        """Keep the best episode of a task, if it is better than what is known."""
+        """Keep the best episode of a task, if it is better than the known one."""
         gain, made = float(self.tasks[index].gains(ended.step_s)[ended.best]), ended.made_in(ended.best)
         if gain > (self.examples[index].gain if index in self.examples else LOST) and len(made.split):
             self.examples[index] = Example(gain, made.shape, made.figures, made.split)
 
     def _near(self, index: int, random: np.random.Generator) -> Bools:
-        """What episodes near the best one split at each turn (E, S): a few decisions turned round, dear ones first."""
+        """Splits of episodes near the best one at each turn (E, S): some decisions inverted, costly ones more often."""
         priced, best = self.tasks[index].priced, self.examples[index]
         split = np.zeros((self.recipe.width, len(priced.alone)), dtype=bool)
         split[:, best.shape] = best.split
@@ -164,7 +165,7 @@ class SplitTraining:
         return split
 
     def _imitate(self, random: np.random.Generator) -> float:
-        """Decide as the best episodes did; the last mean loss of a decision. Every task weighs the same."""
+        """Imitate the best episodes; returns the mean loss of the last decisions. Every task has the same weight."""
         if not self.examples:
             return 0.0
         known = list(self.examples.values())
@@ -180,7 +181,7 @@ class SplitTraining:
         return float(np.mean(losses[-50:]))
 
     def _reinforce(self, random: np.random.Generator) -> float:
-        """REINFORCE, several episodes a task; what they earned, mean."""
+        """REINFORCE, with several episodes of each task; returns their mean gain."""
         gains: list[float] = []
         for _ in range(self.recipe.updates):
             task, policy = self.tasks[int(random.integers(len(self.tasks)))], self.frozen()
@@ -192,7 +193,7 @@ class SplitTraining:
         return float(np.mean(gains)) if gains else 0.0
 
     def _update(self, made: Decisions, advantage: Floats) -> None:
-        """Make decisions of episodes that were ahead (E,) likelier; entropy keeps chances open."""
+        """Make decisions of episodes with an advantage (E,) likelier; entropy keeps chances open."""
         odds = self.odds(torch.as_tensor(made.figures, dtype=torch.float32))
         split, log = torch.as_tensor(made.split), torch.nn.functional.logsigmoid
         log_chance = torch.where(split, log(odds), log(-odds))
@@ -216,7 +217,7 @@ class SplitTraining:
     # --- checkpoints
 
     def state(self) -> dict[str, Any]:
-        """Arrays from which `restore` goes on: weights, the optimizer, and the examples."""
+        """Arrays from which `restore` continues: weights, the optimizer, and the examples."""
         kept: dict[str, Any] = {name: each.detach().numpy().copy() for name, each in self.parameters.items()}
         for name, each in self.parameters.items():
             for part, value in self.adam.state[each].items():
@@ -229,7 +230,7 @@ class SplitTraining:
         return kept
 
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
-        """Go on from a state after so many iterations."""
+        """Continue from a state after this many iterations."""
         self.iteration = iteration
         with torch.no_grad():
             for name, each in self.parameters.items():

@@ -1,19 +1,20 @@
-"""The tasks of learned planners: tables of the shared pool, the half that trains and the half that judges.
+"""The tasks of learned planners: tables of the shared pool, one half to train and one half to judge.
 
-A task is some tables and some devices. Tables keep the pool's rows (cut at MOST_ROWS, on a CPU also at CPU_ELEMENTS),
-columns, pooling factors and access laws; SGD and fp32. Beyond as many tables as a half of the pool has, tables are
-drawn with repetition.
+A task consists of tables and devices. Tables keep the pool's rows (at most MOST_ROWS, on a CPU also at most
+CPU_ELEMENTS elements), columns, pooling factors and access laws; they use SGD and fp32. If a task needs more tables
+than half of the pool has, tables are drawn with repetition.
 
-**Training tasks** mix: with a chance of MIXED each, a table takes its columns, its rows and access law, and its pooling
-factor from other tables of the half, so that a cost network sees more than the pool's few wide and few hot tables.
+**Training tasks** mix tables: with a chance of MIXED each, a table takes its columns, its rows and access law, and its
+pooling factor from other tables of the half, so that a cost network sees more than the pool's few wide and few hot
+tables.
 
-**Degenerate** is a task whose heaviest table takes LARGEST_SHARE of the mean load of a device or more: it would decide
-the step whatever the others do. Loads count rows of 64 columns, (ids + bags) * (1 + columns / 64) / 2, so no cost model
-enters. Where tasks train, the narrowest shard of the heaviest table counts, for planners may split it. Tasks for
-more than MOST_JUDGED devices draw from tables with at most FEW_IDS ids a bag, for with others nearly every one is
-degenerate; there, too, the narrowest shard counts.
+A task is **degenerate** if its heaviest table takes LARGEST_SHARE of the mean load of a device or more: that table
+would decide the step whatever the others do. Loads count rows of 64 columns, (ids + bags) * (1 + columns / 64) / 2, so
+no cost model is involved. In training tasks, the narrowest shard of the heaviest table counts, for planners may split
+it. Tasks for more than MOST_JUDGED devices draw from tables with at most FEW_IDS ids per bag, for with others nearly
+every task is degenerate; there, too, the narrowest shard counts.
 
-**Memory** of a device: SLACK times its even share of all tables, or what the largest table needs.
+**Memory** of a device: SLACK times its even share of all tables, or what the largest table needs if that is more.
 
 Legend: N tables, D devices.
 """
@@ -36,28 +37,28 @@ from recsmith.workloads.sample import shared_pool
 
 SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
 TRAINING, TESTING = "training", "testing"  # halves of the pool
-SEEN, BOTH = "seen", "both"  # the half that trains, its tables as they are; the whole pool
-HALVES_SEED = 856  # draws which tables of the pool train
+SEEN, BOTH = "seen", "both"  # the half that trains, its tables unmixed; the whole pool
+HALVES_SEED = 856  # decides which tables of the pool train
 LARGEST_SHARE = 0.7  # of the mean load of a device, from which one table decides a task
 MIXED = 0.5  # chance that a figure of a training table is another table's
 SLACK = 1.5  # device memory over an even share of all tables
-ROOM = 16 / 15  # device memory over what the largest table needs, at least
-MOST_JUDGED, FEW_IDS = 8, 30.0  # devices beyond which tables of more ids a bag are left out
+ROOM = 16 / 15  # least device memory over the need of the largest table
+MOST_JUDGED, FEW_IDS = 8, 30.0  # devices beyond which tables of more ids per bag are left out
 CPU_ELEMENTS = 2**26  # of a table on a CPU, whose memory holds the tables of a device: 256 MiB
 MOST_DEVICES, MOST_TABLES = 128, 2_000
-MOST_ATTEMPTS = 1_000_000  # tasks drawn for a row at most
-PER_HOST = 8  # devices of a host, of tasks for more
+MOST_ATTEMPTS = 1_000_000  # most tasks drawn for a row
+PER_HOST = 8  # devices of a host, in tasks for more than that
 
 
 @noun
 class SizeRow:
-    """A row of tasks: so many devices and tables, written 4x50."""
+    """A row of tasks: a number of devices and of tables, written 4x50."""
 
     devices: int
     tables: int
 
     def __str__(self) -> str:
-        """As on the command line."""
+        """The name of the row as on the command line."""
         return f"{self.devices}x{self.tables}"
 
 
@@ -72,7 +73,7 @@ class TaskRow(Protocol):
 
 @noun
 class PlacementTask:
-    """Tables to place on devices. attempt: which of the row's drawn tasks it is."""
+    """Tables to place on devices. attempt: number of the task among those drawn for the row."""
 
     row: TaskRow
     attempt: int
@@ -81,13 +82,13 @@ class PlacementTask:
 
     @property
     def name(self) -> str:
-        """The task, unique within a run."""
+        """The name of the task, unique within a run."""
         return f"{self.row}-{self.attempt}"
 
 
 @noun
 class PlacementTasks:
-    """The tasks of a row, and how many more were rejected: degenerate ones, and ones proved to have no plan."""
+    """The tasks of a row, and the number of rejected ones: degenerate ones, and ones proved to have no plan."""
 
     row: TaskRow
     tasks: tuple[PlacementTask, ...]
@@ -96,7 +97,7 @@ class PlacementTasks:
 
     @property
     def rejected(self) -> float:
-        """Share of the tasks drawn that were rejected."""
+        """Share of the drawn tasks that were rejected."""
         rejected = self.degenerate + self.infeasible
         return rejected / (rejected + len(self.tasks))
 
@@ -121,7 +122,7 @@ def draw_placement_tasks(
 ) -> PlacementTasks:  # fmt: skip
     """The first `number` tasks of a row that are not degenerate.
 
-    half: of the pool, whose tables are drawn. tables: that are drawn instead of the shared pool's.
+    half: half of the pool from which tables are drawn. tables: tables to draw from instead of the shared pool.
     """
     few = row.devices > MOST_JUDGED
     pool = [table for table in pool_half(half, tables) if not few or table.features[0].pooling_factor <= FEW_IDS]
@@ -155,7 +156,7 @@ def draw_placement_tasks(
 
 
 class _Drawn(NamedTuple):
-    """Tables in the pool (N,) that the columns of a task's tables come from, their rows and access laws, and ids."""
+    """Indices of the pool's tables (N,) that give columns, rows and access law, and ids to a task's tables."""
 
     dim: Ints
     rows: Ints
