@@ -13,7 +13,7 @@ from recsmith.units import counted, format_size, format_time
 from recsmith.workloads.workload import AHEAD
 
 # Seconds of lookups from a file that the operating system holds in memory (benchmarks/fetch_rates.py):
-TABLE_S = 4e-4  # per table with a cache: starting threads, finding slots to free
+TABLE_S = 4e-4  # per table with a cache: its threads, and finding slots that it may use
 CACHED_ID_S = 8e-8  # per id: finding its slot
 FETCH_S = 6.5e-7  # per id whose row the cache lacks
 

@@ -107,7 +107,7 @@ class TowerSharder(EmbeddingBagCollectionSharder):
         self, module: EmbeddingBagCollection, params: Mapping[str, ParameterSharding], env: ShardingEnv,
         device: torch.device | None = None, module_fqn: str | None = None,
     ) -> Any:  # fmt: skip
-        """Shard the tower's collection on its host. Shards are assigned to ranks by their numbers in the job."""
+        """Shard the tower's collection on its host. Sharding specs keep the rank numbers of the whole job."""
         configs = [config for config in module.embedding_bag_configs() if config.name in self.names]
         tower = EmbeddingBagCollection(configs, is_weighted=module.is_weighted(), device=torch.device("meta"))
         for config in configs:
