@@ -69,7 +69,7 @@ class LevelShares:
     fills: Floats
 
     def towards(self, other: "LevelShares", step: float) -> "LevelShares":
-        """These shares moved by a step, a fraction of the way, towards others."""
+        """These shares, moved towards others by a fraction of the difference."""
         return LevelShares(
             self.planes + (other.planes - self.planes) * step, self.fills + (other.fills - self.fills) * step
         )

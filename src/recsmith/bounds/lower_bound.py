@@ -36,7 +36,7 @@ from recsmith.costs.protocol import Evaluator
 from recsmith.plans import LONGER, Bound
 
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
-MANY_PROOF_WORK = 200_000_000_000  # the same beyond MANY_TABLES, where numbers take twice as long
+MANY_PROOF_WORK = 200_000_000_000  # the same beyond MANY_TABLES, because numbers take twice as long there
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two checks whether to continue
 FILLING_PROOF = 100_000_000_000  # numbers for fillings on request: half a minute
 LISTED = 5  # only this fraction of it with OR-Tools, which then continues with all fillings

@@ -58,7 +58,7 @@ class TablePrices:
 
     copies (C,): number of tables like each; like (T,): the different table that each table is like. tables (C,): the
     first table of each kind. costs: of the groups in use. numbers: how many numbers one evaluation of one node works
-    on, roughly. taken: shares of a launch that pieces pay for, by the last planes; empty without prices by levels.
+    on, roughly. taken: seconds of a launch that pieces pay for, by the last planes; empty without prices by levels.
     levels: those levels.
     """
 

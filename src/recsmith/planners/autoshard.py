@@ -6,8 +6,8 @@ Its policy in NumPy reads the items in the order of their placement:
     device    -> what is seen of it (placing/policy_network.py) -> 32 numbers; these, the state, and their product
               -> a score
 
-The state depends on the items alone, so it is computed once for all episodes; where earlier items were placed shows in
-what the devices hold. The seconds of the step are those of the slowest device. learning/policies/networks.py trains the
+The state depends on the items alone, so it is computed once for all episodes; earlier placements are reflected in what
+the devices hold. The seconds of the step are those of the slowest device. learning/policies/networks.py trains the
 same formulas in PyTorch; a test checks that both agree.
 
 Legend: N items, D devices, E episodes, p = 32, h hidden numbers of a layer of the LSTM.

@@ -39,7 +39,7 @@ TURNS: tuple[dict[str, Any], ...] = (  # settings of CP-SAT
 )
 PARTS, PART = 50, 0.2  # branching between the first two rounds: the most parts, and the units of work of each
 GROWTH = 4.0  # of a turn's units per round; trade-off: more waste less on starts, but react later to better plans
-CLOSE = 1e-7  # relative gap that counts as zero: rounded seconds prove no smaller gap (cp_sat_objective.py)
+CLOSE = 1e-7  # relative gap that counts as zero: rounded seconds prove no smaller gap (solver/cp_sat_model.py)
 USED_UP = 0.9  # share of a turn's units: a turn that ends unproven with less spent was cut short by Ctrl-C or the clock
 
 

@@ -226,7 +226,7 @@ class RolloutState:
         self.used = np.repeat(rollouts.used[:, None], count, axis=1)
 
     def place(self, step: int, clashes: dict[int, list[int]]) -> None:
-        """Put the next piece of every rollout on its best device; NOWHERE where no device has room.
+        """Put the next piece of every rollout on its best device; NOWHERE if no device has room.
 
         clashes: for some nodes, earlier steps whose devices are forbidden.
         """

@@ -51,7 +51,7 @@ def is_compiled() -> bool:
 class FlatPlan:
     """A plan as the compiled code changes it: option and mode (T,), count (T,) of pieces, unit and target (T, S).
 
-    option is -1 if a table is split as by none of its options.
+    option is -1 if a table's split matches none of its options.
     """
 
     option: Ints

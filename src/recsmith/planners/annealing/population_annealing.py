@@ -78,7 +78,7 @@ class Annealing:
         self.population.copy(order[-quarter:], order[:quarter])
 
     def _step(self, change: PopulationChange, heat: float) -> None:
-        """Try one random change of each plan, and apply it where it is accepted."""
+        """Try one random change of each plan, and apply it if it is accepted."""
         effect, score = self.population.try_(change), self.population.score
         if self.limited:
             change.legal = change.legal & self.changes.kept(change)

@@ -53,7 +53,7 @@ LONG_ROUNDS = (  # for problems of many pieces; trade-off: without the last roun
     Round(1, (0.5, 2.0), 8, (SHARPNESS, BLUNT)), Round(1, (0.5, 2.0), 16, (SHARPNESS, BLUNT)),
 )  # fmt: skip
 SPREAD_ROUNDS = (Round(12, (1.0,), 1), Round(3, (2.0, 1.0, 0.5), 2), Round(2, (0.5, 0.25), 4))  # if one table is costly
-BESIDE_SPREADS = 4  # starts besides those from a spread of the heaviest table; they seldom end as low
+BESIDE_SPREADS = 4  # starts in addition to those from a spread of the heaviest table; they seldom end as low
 FAR, FAR_PIECES = 0.03, 600  # relative gap after two rounds, and most pieces, of problems that then take FAR_ROUND
 FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6 % shorter, in twice the time
 FIRST_ROUNDS = 2  # short rounds at the start of a turn, after which searches are compared

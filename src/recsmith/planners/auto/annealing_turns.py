@@ -145,7 +145,7 @@ class AnnealingTurns:
         return self.halving is not None and LastTurns(self.stopping, self.drafts, self.halving, self._hear).work()
 
     def _selected_rivals(self) -> Iterator[Sequence[AnnealedPlan]]:
-        """Yield the best plan of a search from the bound's selections to the third and last round of the first turn.
+        """Yield the best plan of a search from the bound's selections, for the first turn's third and last round.
 
         Both rounds are long. If the two searches are far apart after the first rounds, only the better one runs them.
         Otherwise each runs the third round, and the better of both runs the last.

@@ -117,7 +117,7 @@ class Drafts:
         return True
 
     def _neuroshard(self) -> bool:
-        """NeuroShard's beam over columns; left out before annealing, where it gains nothing."""
+        """NeuroShard's beam over columns; left out if annealing follows, because it then gains nothing."""
         if self._is_annealed and self.starts:
             return False
         from recsmith.planners.neuroshard import NeuroShard  # imported here because few searches need it

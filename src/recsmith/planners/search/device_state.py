@@ -48,7 +48,7 @@ class Assignment:
 
     @staticmethod
     def options_of(problem: Problem, footprint: Footprint) -> Ints:
-        """The option of each table (T,) from placed pieces; NO_PIECE if a table is split as by none of its options."""
+        """The option of each table (T,) from placed pieces; NO_PIECE if a table's split matches none of its options."""
         placed = ordered_footprint(problem, footprint.mode, footprint.width, footprint.target)
         mode, width, tables = placed.mode, placed.width, np.arange(len(problem.tables) + 1)
         start = np.searchsorted(problem.modes.table[mode], tables).tolist()
@@ -56,7 +56,7 @@ class Assignment:
 
     @classmethod
     def from_footprint(cls, problem: Problem, footprint: Footprint) -> "Assignment | None":
-        """The assignment of placed pieces; None if a table is split as by none of its options."""
+        """The assignment of placed pieces; None if a table's split matches none of its options."""
         choice = cls.options_of(problem, footprint)
         if (choice == NO_PIECE).any():
             return None

@@ -57,7 +57,7 @@ class LocalSearch:
 
     @property
     def round_effort(self) -> int:
-        """Numbers that a round works on besides its trials: all pieces, and all ranks for each piece that may move."""
+        """Numbers that a round works on outside its trials: all pieces, and all ranks for each piece that may move."""
         pieces, ranks = (len(self._pieces.piece) if self._pieces else 0), len(self.devices.free)
         return pieces + (min(MOST_MOVED, pieces // ranks) + 1) * (ranks + min(MOST_PARTNERS, pieces))
 

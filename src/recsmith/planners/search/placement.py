@@ -273,7 +273,7 @@ def mended(evaluator: Evaluator, footprint: Footprint) -> Footprint | None:
 
 
 def mended_draft(evaluator: Evaluator, footprint: Footprint) -> Assignment | None:
-    """Like `mended`, as an assignment; tables that are split as by none of their options are placed again as well."""
+    """Like `mended`, as an assignment; tables whose split is no option are placed again as well."""
     problem = evaluator.problem
     legality, relaxation = problem.legality, shared_relaxation(evaluator)
     simplest = fewest_pieces_options(relaxation)
