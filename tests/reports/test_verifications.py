@@ -69,7 +69,7 @@ def test_several_plans_are_held_against_the_one_predicted_best(found: KernelVeri
     [
         ((0.031, 0.025, 0.039), "3.1% slower [2.5%, 3.9%]"),
         ((-0.031, -0.039, -0.025), "3.1% faster [2.5%, 3.9%]"),
-        ((0.01, -0.002, 0.02), "not told apart [-0.2%, +2.0%]"),
+        ((0.01, -0.002, 0.02), "no significant difference [-0.2%, +2.0%]"),
     ],
 )
 def test_differences_in_words(slower: tuple[float, float, float], words: str):

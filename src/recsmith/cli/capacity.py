@@ -18,7 +18,7 @@ PROGRESS_S = 30.0  # seconds between two progress lines in a log
 @click.argument("data")
 @click.option("--features", callback=split_commas, metavar="A,B", help="Features to look at (default: all).")
 @click.option("--serve", type=float, default=0.99, show_default=True, metavar="SHARE",
-              help="Share of what a table without bounds serves, whose rows are told.")  # fmt: skip
+              help="Share of the lookups that an unbounded table serves; rows are predicted for it.")  # fmt: skip
 @click.option("--policies", callback=split_commas, default="lru,lfu,age", show_default=True, metavar="A,B",
               help="By which ids lose their rows; the first is the one of the bars and of --cluster.")  # fmt: skip
 @count_option("--admit", default=1, help="Times an id must have been seen before it has a row.")
@@ -81,5 +81,5 @@ def _found(data: str, options: dict[str, Any]) -> "Capacity":
     ended = reader.read(progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
     end_line()
     if not ended:
-        note("interrupted; what was read until then is told")
+        note("interrupted; the result is for what was read until then")
     return reader.capacity(data, stopped=not ended)

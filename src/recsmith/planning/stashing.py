@@ -108,7 +108,9 @@ def _check(stashing: Stashing, cluster: Cluster, limits: Constraints) -> None:
             "take weights"
         )
     if limits.memory != "real":
-        raise UsageError("phases of a step are told in the accounting real; leave --stash or --memory torchrec out")
+        raise UsageError(
+            "memory by phase of a step is known in the accounting real only; leave --stash or --memory torchrec out"
+        )
     if cluster.replication is not None and not cluster.fully_sharded:
         raise UsageError(
             "TorchRec synchronises replicas of a 2D job on the device; leave --stash or --group-size out, or take "

@@ -129,7 +129,8 @@ def _tried_lines(tried: Sequence[Tried] | None) -> list[str]:
     lines = ["", f"Tried here, {first.steps} steps of {first.seeds} seeds each, in turn with the run as it is"]
     for each in tried:
         lines.append(
-            f"  {each.name}: told {each.told:+z.1%} ± {each.told_error:.1%}, measured {each.gain:+z.1%}{_within(each)}"
+            f"  {each.name}: predicted {each.told:+z.1%} ± {each.told_error:.1%}, "
+            f"measured {each.gain:+z.1%}{_within(each)}"
         )
         lines.append(f"       {_score_line(each)}")
     return lines

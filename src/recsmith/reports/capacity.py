@@ -53,7 +53,7 @@ def _feature(feature: FeatureCapacity, capacity: Capacity, row_bytes: int) -> It
         )  # fmt: skip
         yield line("whole", f"{told.lookups:,} lookups, of about {round(told.distinct):,} ids, need {rows} ({within})")
     elif feature.untold:
-        yield line("whole", f"not told: {feature.untold}")
+        yield line("whole", f"not predicted: {feature.untold}")
 
 
 def _needs(policy: PolicyRows) -> str:

@@ -136,7 +136,7 @@ def _plan_row(found: KernelVerification, plan: PlanSteps) -> tuple[str, ...]:
 def difference(slower: Interval) -> str:
     """A paired difference in words, such as '3.1% slower [2.5%, 3.9%]'."""
     if slower.holds_zero:
-        return f"not told apart [{slower.low:+z.1%}, {slower.high:+z.1%}]"
+        return f"no significant difference [{slower.low:+z.1%}, {slower.high:+z.1%}]"
     word = "slower" if slower.value > 0 else "faster"
     low, high = sorted((abs(slower.low), abs(slower.high)))
     return f"{abs(slower.value):.1%} {word} [{low:.1%}, {high:.1%}]"

@@ -35,9 +35,9 @@ def run_report(run: WatchedRun) -> RenderableType:
         parts.append(line("ranks", run.slow))
     if not run.alarms:
         return Group(*parts, line("alarms", "none"))
-    made = grid(left=("kind", "what is known", "what was done"), right=("told at", "since"))
+    made = grid(left=("kind", "what is known", "what was done"), right=("reported at", "since"))
     for alarm in run.alarms[-SHOWN:]:
-        made.add_row(alarm.kind, alarm.because, alarm.done or "told", f"{alarm.step:,}", f"{alarm.since:,}")
+        made.add_row(alarm.kind, alarm.because, alarm.done or "reported", f"{alarm.step:,}", f"{alarm.since:,}")
     more = f"; the newest {SHOWN}" if len(run.alarms) > SHOWN else ""
     return Group(*parts, line("alarms", f"{len(run.alarms)}{more}"), made)
 

@@ -156,8 +156,8 @@ def _drift_note(name: str, values: Sequence[float]) -> str | None:
     if noise == 0 or abs(ended - begun) < DRIFTED * noise:
         return None
     hidden = (
-        "; while it moves so far, and for some 1,000 values afterwards, spikes of 25 deviations are told, and hardly "
-        "any of 10"
+        "; while it moves so far, and for some 1,000 values afterwards, spikes of 25 deviations are reported, and "
+        "hardly any of 10"
         if abs(ended - begun) > HIDING * noise else ""
     )  # fmt: skip
     return (

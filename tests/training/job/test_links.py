@@ -37,9 +37,9 @@ def test_ranks_that_recsmith_started_on_this_machine_are_one_host(launched: pyte
 
 
 def test_the_end_of_a_job_says_so_beside_both_steps(launched: pytest.MonkeyPatch) -> None:
-    assert step_line(0.0173, 0.00974, cluster(2), 4) == "the usual step took 17.3 ms; 9.74 ms were told"
+    assert step_line(0.0173, 0.00974, cluster(2), 4) == "the usual step took 17.3 ms; 9.74 ms were predicted"
     launched.setenv(PARENT, "1")
     said = step_line(0.0173, 0.00974, cluster(2), 4) or ""
-    assert said.startswith("the usual step took 17.3 ms; 9.74 ms were told, not comparable: that is of 2 hosts")
+    assert said.startswith("the usual step took 17.3 ms; 9.74 ms were predicted, not comparable: that is of 2 hosts")
     assert step_line(0.0173, None, cluster(2), 4) == "the usual step took 17.3 ms"
     assert step_line(None, 0.00974, cluster(2), 4) is None

@@ -152,7 +152,7 @@ class StreamReader:
         self.dataset, self.asked, self.samples = dataset, asked, 0
         names = asked.features or tuple(known)
         if not names:
-            raise UsageError("the data has no features, so there is nothing whose rows could be told")
+            raise UsageError("the data has no features, so there are no rows to predict")
         most = min(MOST, max(LEAST_MOST, asked.memory // KEPT_BYTES // len(names)))
         self.kept = {name: IdSample(most) for name in names}
 

@@ -41,4 +41,4 @@ def step_line(took_s: float | None, told_s: float | None, planned: Cluster, rank
     if told_s is None:
         return took
     why = why_not_comparable(planned, ranks)
-    return f"{took}; {format_time(told_s)} were told{f', {why}' if why else ''}"
+    return f"{took}; {format_time(told_s)} were predicted{f', {why}' if why else ''}"

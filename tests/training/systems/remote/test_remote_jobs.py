@@ -116,7 +116,7 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert result["complete"]
     counts = result["remote"]
     brought = result["brought"]
-    assert re.search(r" rows, sent .* were told. The planned job waits .* predicted[:;] ", brought["remote"])
+    assert re.search(r" rows, sent .* were predicted. The planned job waits .* predicted[:;] ", brought["remote"])
     assert brought["trainers"] == "trainers while the job ran: 1 lost"
     [start] = [each for each in map(json.loads, (Path(run.output) / "log.jsonl").read_text().splitlines())
                if each["event"] == "start" and not each["step"]]  # fmt: skip
@@ -460,7 +460,7 @@ def test_trainers_that_wait_for_nobody_end_together_at_a_signal(kept: bool, dies
     assert (result["complete"], "test" in result, (output / "model").exists()) == (False, False, False)
     assert 0 < step < LONG_STEPS
     assert result["brought"]["step"].startswith("a step of all trainers (2 batches) took ")
-    assert result["brought"]["step"].endswith(" were told") == (dies is None)  # the first trainer knows
+    assert result["brought"]["step"].endswith(" were predicted") == (dies is None)  # the first trainer knows
     if not kept:
         assert f"asked to end: ended after step {step:,} with nothing saved, since the run has no checkpoint" in said
         return

@@ -112,7 +112,7 @@ def test_a_trainer_joins_with_the_run_of_the_job() -> None:
     ("slower", "said"),
     [
         (None, r"predicted: servers (cost|paid)"), (1.4, r"predicted: servers (cost|paid)"),
-        (3.1, r"predicted; a step took 3.1 times what was told, so that whether servers paid cannot be told$"),
+        (3.1, r"predicted; a step took 3.1 times what was predicted, so whether servers paid off is not known$"),
     ],
 )  # fmt: skip
 def test_whether_servers_paid_is_told_where_the_step_was_about_as_told(slower: float | None, said: str) -> None:

@@ -366,13 +366,13 @@ def test_a_job_says_how_often_its_steps_passed_over_their_samples(tmp_path: Path
     result = train(replace(a_run("progressive_lbfgs"), output=str(tmp_path), steps=1, checkpoint=None))
     said = re.fullmatch(
         r"pipeline progressive_lbfgs: a step of 520 samples passed over them ([0-9.]+) times in the mean; "
-        r"about 3 and at most 14 were told of the first(; lengths of steps were halved \d+ times?)?",
+        r"about 3 and at most 14 were predicted for the first(; lengths of steps were halved \d+ times?)?",
         result["brought"]["pipeline"],
     )  # fmt: skip
     assert said is not None
     assert 1 + 2 / 3 < float(said[1]) < 15
     assert re.fullmatch(
-        "a step took .* in the mean; .* were told of so many samples and passes", result["brought"]["step"]
+        "a step took .* in the mean; .* were predicted for that many samples and passes", result["brought"]["step"]
     )
 
 
@@ -388,7 +388,7 @@ def test_the_stages_of_a_job_are_those_that_were_told_and_each_has_a_line(tmp_pa
     lines = described(run).lines
     assert any("1 epoch makes 4 steps, the largest of 120 samples; all of them take" in line for line in lines)
     assert (
-        "metrics.every is 100, and the run has 4 steps: no scores are told before its end; write metrics.every: 1"
+        "metrics.every is 100, and the run has 4 steps: no scores are logged before its end; write metrics.every: 1"
         in lines
     )
     assert train(run)["step"] == 4

@@ -180,7 +180,7 @@ def test_a_job_goes_on_bit_for_bit_and_on_one_rank_with_the_same_losses(tmp_path
     said: list[str] = []
     brought = train(run, on_progress=lambda message: said.append(message.get("note", "")))["brought"]
     assert re.fullmatch(
-        "shampoo: its update took .* of a step; .* more than adam were told", brought["optimizers.dense"]
+        "shampoo: its update took .* of a step; .* more than adam were predicted", brought["optimizers.dense"]
     )
     assert any(line.startswith("shampoo adds to a step ") for line in said)
     whole, again = losses(tmp_path / "out"), from_step(run, 8, tmp_path / "again")

@@ -346,7 +346,7 @@ def test_a_job_says_how_much_of_all_was_sent(trained: tuple[Run, dict[str, Any]]
     told = [json.loads(line) for line in Path(run.output, "log.jsonl").read_text().splitlines()]
     said = result["brought"]["comms"]
     assert said.startswith(f"comms: thresholded: {share:.2%} of dense gradients sent (")
-    assert "; 5.00% of dense gradients was wanted; at that share steps were told to get " in said
+    assert "; 5.00% of dense gradients was wanted; at that share steps were predicted to get " in said
     assert said.endswith(" longer on the plan's links")
     lines = [each["dense_sent_share"] for each in told if each["event"] == "train"]
     assert sum(lines) / len(lines) == pytest.approx(share)

@@ -205,7 +205,7 @@ class TestAnomalies(WatcherContract):
         job: Any = contract.seen(2, tmp_path).job
         job.total_steps = 16
         self.make(tmp_path).look(contract.seen(2, tmp_path))
-        told = "watch: nothing can be told of 16 steps, for what is usual is known after 16; runs that begin"
+        told = "watch: 16 steps are too few to watch, for what is usual is known after 16; runs that begin"
         assert [each[: len(told)] for each in self.said] == [told]
 
     def test_a_job_shorter_than_a_file_of_sketches_writes_one_at_its_end(self, tmp_path: Path) -> None:

@@ -195,9 +195,9 @@ class ArrayModels(TrainedModels):
         ended = [name for name in self.members if name in self.ended]
         early = f", of which {', '.join(ended)} ended before the others" if ended else ""
         found = "" if seconds is None else f"; the usual step of all took {format_time(seconds)}"
-        gain = "; no step was told" if told.step is None else (
-            f"; {format_time(told.step.step_s)} were told, {told.value:.2f} times the models a second of one after the "
-            "other")  # fmt: skip
+        gain = "; no step was predicted" if told.step is None else (
+            f"; {format_time(told.step.step_s)} were predicted, {told.value:.2f} times the models a second of one "
+            "after the other")  # fmt: skip
         return {"array": f"array: {counted(len(self.members), 'member')} trained together{early}{found}{gain}"}
 
 

@@ -245,8 +245,9 @@ def brought_line(model: nn.Module, factors: Mapping[str, tuple[float, float]]) -
     looked_up, bags = counts.tolist()
     if not bags:
         return None
-    told = sum(1 / samples for samples, _ in factors.values()) / len(factors)
-    return f"deduplicate: {looked_up / bags:.0%} of the bags of {len(factors)} features were looked up; {told:.0%} told"
+    predicted = sum(1 / samples for samples, _ in factors.values()) / len(factors)
+    share = f"{looked_up / bags:.0%} of the bags of {len(factors)} features were looked up"
+    return f"deduplicate: {share}; {predicted:.0%} were predicted"
 
 
 def _as_bags(feature: object) -> JaggedIds:

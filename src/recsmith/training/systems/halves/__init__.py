@@ -107,7 +107,8 @@ class Halves(System):
         key = "optimizers.dense"
         return {
             key: f"{key}: {job.run.optimizers.dense.name}: products read {format_size(2 * numbers)} of bf16; an update "
-            f"took {format_time(optimizer.took.mean_s)}, {format_time(HALVES_UPDATES * OPTIMIZER_S * numbers)} told"
+            f"took {format_time(optimizer.took.mean_s)}; {format_time(HALVES_UPDATES * OPTIMIZER_S * numbers)} were "
+            "predicted"
         }
 
 
@@ -149,10 +150,10 @@ def _brought_of_rows(job: "TrainingJob") -> str:
     rows: Any = job.sharded.rows  # SplitRows, whose modules import this one
     read = over_ranks(sum(each.read_bytes for each in rows.tables), ReduceOp.SUM) // steps
     more, told = (lookups_factor() - 1) * lookups_s(job.plan), job.progress.told_s
-    beside = "" if told is None else f"; a step in fp32 is told to take {format_time(told - more)}"
+    beside = "" if told is None else f"; a step in fp32 is predicted to take {format_time(told - more)}"
     return (
         f"rows: split: lookups read {format_size(read)} of bf16 in a step, half of what fp32 takes, and lookups and "
-        f"updates take {format_time(more)} longer, as told{beside}"
+        f"updates take {format_time(more)} longer, as predicted{beside}"
     )
 
 

@@ -51,7 +51,7 @@ def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float
         more += " unless one trainer is slow"
     paid = ": " + (more if waited > planned else f"servers paid by {format_time(planned - waited)} a step")
     if slower is not None and slower > AS_TOLD:
-        paid = f"; a step took {slower:.1f} times what was told, so that whether servers paid cannot be told"
+        paid = f"; a step took {slower:.1f} times what was predicted, so whether servers paid off is not known"
     return (
         f"remote: a step pulled {counts.rows / counts.steps:,.0f} rows, sent "
         f"{format_size(round(counts.sent_bytes / counts.steps))}, received "
@@ -90,7 +90,7 @@ def _settings(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def mean_step_line(trainers: int, took_s: float, told_s: float | None) -> str:
     """What a step of trainers that wait for nobody took, as many batches as the job began with trainers."""
-    told = "" if told_s is None else f"; {format_time(told_s)} were told"
+    told = "" if told_s is None else f"; {format_time(told_s)} were predicted"
     return (
         f"a step of all trainers ({counted(trainers, 'batch', 'batches')}) took {format_time(took_s)} in the mean{told}"
     )

@@ -115,7 +115,7 @@ class SecondOrder(System):
         work, told = step_work(job.run.pipeline, job.run.data.local_batch_size(ranks), ranks), job.progress.told_s
         # nearly all of a step is passes over batches: what was told of the first one is scaled by how many there were
         share = passed.batch_passes / passed.timed / (work.usual * work.batches)
-        also = "" if told is None else f"; {format_time(told * share)} were told of so many samples and passes"
+        also = "" if told is None else f"; {format_time(told * share)} were predicted for that many samples and passes"
         after = " after the first" if passed.steps > 1 else ""
         first = f"{passed.smallest:,} to " if passed.smallest < passed.largest else ""
         sizes = f"{first}{passed.largest:,} samples"
@@ -123,7 +123,7 @@ class SecondOrder(System):
         return {
             "step": f"a step{after} took {format_time(passed.seconds / passed.timed)} in the mean{also}",
             self.key: f"pipeline {name}: a step of {sizes} passed over them {passed.mean:,.1f} times in the mean; "
-            f"about {work.usual:,.0f} and at most {work.most:,.0f} were told of the first{halved}",
+            f"about {work.usual:,.0f} and at most {work.most:,.0f} were predicted for the first{halved}",
         }
 
     def start_lines(self, run: "Run", plan: Plan) -> Sequence[str]:

@@ -118,7 +118,7 @@ def times_line(pipeline: Any, plan: Plan, ranks: int, step: JobStep | None) -> s
     """How long the first step takes, as a line. step: the plain one of the job; None where it is not predicted."""
     name, _ = settings_of(pipeline)
     if step is None:
-        return f"pipeline {name}: how long its passes take is told on CPU alone"
+        return f"pipeline {name}: how long its passes take is predicted on CPU only"
     work = step_work(pipeline, plan.workload.batch_size, ranks)
     usual, most = (
         format_time(changed_step(pipeline, plan, ranks, step, passes).step_s) for passes in (work.usual, work.most)

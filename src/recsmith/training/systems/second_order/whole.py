@@ -77,7 +77,7 @@ def rare_line(run: "Run", batches: int | None, ranks: int) -> str:
     rare = {key: every for key, every in keys.items() if every > len(found[0])}
     if not rare:
         return ""
-    lacks = {"metrics.every": "no scores are told", "checkpoint.every": "no checkpoint is saved"}
+    lacks = {"metrics.every": "no scores are logged", "checkpoint.every": "no checkpoint is saved"}
     what, lacking = (" and ".join(each) for each in ([f"{key} is {every:,}" for key, every in rare.items()],
                                                      [lacks[key] for key in rare]))  # fmt: skip
     perhaps = "perhaps " if min(rare.values()) <= len(found[-1]) else ""

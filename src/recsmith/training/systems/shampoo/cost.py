@@ -96,7 +96,7 @@ def cost_line(cost: OptimizerCost) -> str:
 def brought_line(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> str:
     """Seconds of an update, compared with the prediction. step_s: this rank's mean seconds of an update."""
     cost = shampoo_cost(settings, shapes, cluster, step_s)
-    told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} more than {settings.grafting} were told"
+    told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} more than {settings.grafting} were predicted"
     return f"shampoo: its update took {format_time(step_s)} of a step{told}"
 
 

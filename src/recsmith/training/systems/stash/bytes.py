@@ -95,7 +95,7 @@ def brought_line(run: "Run", plan: Plan, resting: Sequence[RestingMemory]) -> st
     return (
         f"rows: stashed: {format_size(size)} of this rank rested while dense layers worked; copies took "
         f"{format_time(copies)} of a step; {format_size(int(resting_bytes(run, plan).max()))} of the fullest rank and "
-        f"{format_time(copies_s(run, plan))} were told"
+        f"{format_time(copies_s(run, plan))} were predicted"
     )
 
 

@@ -40,7 +40,7 @@ def brought_line(job: TrainingJob, told: float | None) -> str:
     if not lookups:
         return "rows: tiered: no table was looked up through a cache: all are copied to every rank"
     share, steps = hit_share_of(lookups, missed), max(job.progress.step - job.progress.begun, 1)
-    before = "" if told is None else f"; {told:.1%} were told"
+    before = "" if told is None else f"; {told:.1%} were predicted"
     return (
         f"rows: tiered: {share:.1%} of lookups found a row in memory{before}; a step waited "
         f"{format_time(rows.waited_s() / steps)} for the others"

@@ -89,7 +89,7 @@ class WatchSettings:
         every, first, hot = self.every, (LOOKS - before) * self.every, HOT_LOOKS * self.every
         if steps is not None and steps <= first:
             return (
-                f"nothing can be told of {steps:,} steps, for what is usual is known after {first:,}; runs that begin "
+                f"{steps:,} steps are too few to watch, for what is usual is known after {first:,}; runs that begin "
                 "with this one go on from there, and without such runs write watch: none"
             )
         return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
