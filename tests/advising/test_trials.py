@@ -56,7 +56,7 @@ def test_what_pays_is_trained_beside_the_run_and_nothing_is_left(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
     lines = advice_lines(made)
     assert "Tried here, 16 steps of 1 seeds each, in turn with the run as it is" in lines
-    assert any(line.startswith("  twice the batch: told +30.0% ± 6.0%, measured ") for line in lines)
+    assert any(line.startswith("  twice the batch: predicted +30.0% ± 6.0%, measured ") for line in lines)
     raw = advice_to_raw(made)
     assert raw["tried"][0]["name"] == "twice the batch"
 

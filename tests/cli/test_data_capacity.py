@@ -87,7 +87,7 @@ def test_interrupted_reading_tells_what_was_read(run: Run, spec: Path, monkeypat
     done = run("data", "capacity", spec, "--format", "json", "--features", "place")
     raw = json.loads(done.out)
     assert (done.code, raw["stopped"], 0 < raw["samples"] < 12_000) == (0, True, True)
-    assert "interrupted; what was read until then is told" in done.err
+    assert "interrupted; the result is for what was read until then" in done.err
 
 
 def test_a_report_says_what_rows_of_a_plan_serve(run: Run, spec: Path, tmp_path: Path):

@@ -26,8 +26,8 @@ SHOWN_NAMES = 40  # known names that an error lists at most
 READERS = {  # what reads the files that people write and give to another command by mistake
     "recsmith/workload/1": "a list of tables is what `recsmith plan` reads",
     "recsmith/plan/1": "a plan is what `recsmith simulate` and `recsmith explain` read",
-    "recsmith/run/1": "a run is what `recsmith train` reads, which plans its tables: with --dry-run it tells the plan, "
-    "its memory and the step",
+    "recsmith/run/1": "a run is what `recsmith train` reads, which plans its tables: with --dry-run it prints the "
+    "plan, its memory and the step",
 }
 BESIDE_TABLES = (
     "that is read beside the tables that it places: --baseline of `recsmith compare`, --running of `recsmith advise`, "

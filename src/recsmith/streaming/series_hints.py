@@ -47,7 +47,7 @@ def hints_of(series: NamedSeries, alarms: Sequence[Alarm], *, plain: bool = True
         return found
     return (
         f"'{series.name}' has an alarm in every {len(series.values) // len(alarms):,} values, which are too many to be "
-        "faults; a higher --threshold tells the rarest alone, and --column NAME judges other columns",
+        "faults; a higher --threshold reports the rarest alone, and --column NAME judges other columns",
     )
 
 

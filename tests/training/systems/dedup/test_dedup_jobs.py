@@ -85,7 +85,7 @@ def test_losses_and_scores_are_those_of_plain_features(trained: tuple[Run, dict[
     assert losses(run.output) == pytest.approx(unsharded_losses(plain, STEPS), rel=1e-6)
     assert result["test"]["samples"] == 101
     said = re.fullmatch(
-        r"deduplicate: (\d+)% of the bags of 5 features were looked up; (\d+)% told",
+        r"deduplicate: (\d+)% of the bags of 5 features were looked up; (\d+)% were predicted",
         result["brought"]["data.deduplicate"],
     )
     assert said is not None

@@ -56,8 +56,8 @@ def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float
         f"remote: a step pulled {counts.rows / counts.steps:,.0f} rows, sent "
         f"{format_size(round(counts.sent_bytes / counts.steps))}, received "
         f"{format_size(round(counts.received_bytes / counts.steps))}, and waited {format_time(waited)} for servers; "
-        f"{format_time(cost.seconds)} were told. The planned job waits for {format_time(planned)} of embeddings in "
-        f"their place, predicted{paid}"
+        f"{format_time(cost.seconds)} were predicted. The planned job waits for {format_time(planned)} of embeddings "
+        f"in their place, predicted{paid}"
     )
 
 

@@ -34,7 +34,7 @@ class Watch(System):
     untold = True
     settings = str | dict[str, Any]
     about = (
-        "auto tells what goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings "
+        "auto reports what goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings "
         "may act, too; none watches nothing"
     )
 
