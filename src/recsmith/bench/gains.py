@@ -33,7 +33,7 @@ Resampled = Floats
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
 REFERENCE = "auto"  # the planner with which others are compared
-ESTIMATES = ("median", "fastest", "kernels")  # of a step; see the module. The first is the main one
+ESTIMATES = ("median", "fastest", "kernels")  # estimates of a step; see the module. The first is the main one
 
 
 @noun

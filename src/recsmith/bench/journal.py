@@ -122,9 +122,9 @@ def visit_from_raw(raw: object) -> MeasuredVisit:
     return MeasuredVisit(**fields)
 
 
-SCHEMA = "recsmith/bench-sharding/1"  # of the settings
+SCHEMA = "recsmith/bench-sharding/1"  # schema of the settings
 SETTINGS_FILE = "settings.json"
-FIELDS = ({"task", "attempt"}, {"task", "bound_s"}, {"measured"})  # of the journal's lines
+FIELDS = ({"task", "attempt"}, {"task", "bound_s"}, {"measured"})  # keys of the journal's lines
 
 
 @noun

@@ -36,9 +36,9 @@ from recsmith.sharding import WIDTH_STEP
 from recsmith.workloads import Workload
 from recsmith.workloads.sample import shared_pool
 
-DEVICES, MAX_DIMS = (4, 8), (4, 8, 16, 32, 64, 128)  # of the rows: the paper's devices, and largest dims
+DEVICES, MAX_DIMS = (4, 8), (4, 8, 16, 32, 64, 128)  # of the table's rows: the paper's devices, and largest dims
 LEAST_TABLES, MOST_TABLES = 10, 60  # tables of a task: the paper's
-LARGEST_SHARE = 0.7  # of the mean load of a device, from which one shard decides a task; not tuned further
+LARGEST_SHARE = 0.7  # share of the mean load of a device from which on one shard decides a task; not tuned further
 SLACK = 16 / 15  # device memory over an even share of the weights: 4 devices of 4 GB for 15 GB
 BUFFERS = 2.0  # device memory for inputs and outputs, over an even share of them
 SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))

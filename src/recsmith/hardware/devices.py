@@ -46,12 +46,12 @@ class Cpu(FusedHardware):
         return value, ended - begun, time.perf_counter() - wall
 
 
-FLUSHED_BYTES = 2**30  # written before each call: 0.3 ms of an H100, and 20 times its cache of 50 MiB
+FLUSHED_BYTES = 2**30  # bytes written before each call: 0.3 ms of an H100, and 20 times its cache of 50 MiB
 CACHES_FLUSHED = 4  # least size of the buffer in second-level caches, on a device with a cache larger than that
-MOST_FLUSHES = 16  # before a call, although the first call takes the host seconds, to load its kernels
+MOST_FLUSHES = 16  # most flushes before a call, although the first call takes the host seconds, to load its kernels
 MARGIN = 2.0  # device time of flushes over host time of a call; at 1 it is only just hidden (docs/decisions/0010)
 FADING = 0.8  # weight of an earlier call's host time at the next call, so that one slow call is soon forgotten
-FLOAT_BYTES = 4  # of an element of the buffer
+FLOAT_BYTES = 4  # bytes of an element of the buffer
 FLUSH_TRIALS = 3  # the fastest of them gives the seconds of a flush
 
 warnings.filterwarnings("ignore", "TBE B200 optimization")  # FBGEMM warns at each optimizer's first backward

@@ -17,13 +17,13 @@ from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 
-MOST_REPETITIONS = 100  # timed; cases with more repetitions than that end before LEAST_S
+MOST_REPETITIONS = 100  # timed repetitions; cases with more end before LEAST_S
 MOST_PROBES = 1000  # repetitions of a probe
 LEAST_S = 0.03  # least seconds of the repetitions of a case; disturbances start and end within 10 to 100 ms
 PROBE_S = 0.004  # least seconds of the repetitions of a probe: short, for a probe follows every case
 COPIES = 20  # the fastest of them gives the seconds of a copy
 KEPT_IDS = 2**26  # ids of cases that stay in memory for other visits (half a GB): drawing takes longer than reading
-KEPT_ITERATIONS = 4  # times the most ids of an iteration at the scale, which are kept instead if that is more
+KEPT_ITERATIONS = 4  # iterations of the scale's most ids that are kept instead, if that is more
 PROBE_ROWS, PROBE_DIM, PROBE_POOLING, PROBE_ZIPF = 4_000, 64, 8, 0.5  # of its four tables: 1 MB each, which caches hold
 PROBE_WORK = 5000  # the batch of the probe is the most work of the scale over this: a small part of a case's time
 

@@ -31,7 +31,7 @@ FUSED = {name: EmbOptimType[OPTIMIZERS[name].fbgemm_name] for name in GPU_OPTIMI
 DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
 POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN, "none": PoolingMode.NONE}
 WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
-STATE, GRADIENT = 1e-3, 1e-2  # of every element: any values whose squares and roots are no denormal numbers
+STATE, GRADIENT = 1e-3, 1e-2  # value of every element: any whose squares and roots are no denormal numbers
 
 
 class Memory(NamedTuple):

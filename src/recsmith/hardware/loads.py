@@ -33,7 +33,7 @@ Load = tuple[Case, ...]
 
 
 class _Group(NamedTuple):
-    """The shards that a rank fuses into one kernel have these in common. blocks: number of row blocks of a table."""
+    """What all shards have in common that a rank fuses into one kernel. blocks: number of row blocks of a table."""
 
     sharding_type: str
     collection: str

@@ -23,7 +23,7 @@ from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.scattered_rows import scattering_step
 
 HEAD = 64  # ranks drawn exactly; beyond them the midpoint rule is off by less than 5e-5 of a rank's chance
-POOL_SEED = 0  # of the uniform numbers; another one would change all ids of all cases
+POOL_SEED = 0  # seed of the uniform numbers; another one would change all ids of all cases
 HARMONIC = 1e-9  # exponents this close to 1 count as 1, for which the integral is a logarithm
 
 

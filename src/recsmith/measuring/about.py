@@ -87,7 +87,7 @@ def write_about(path: Path, about: About) -> None:
 
 
 PREFIX = "shipped:"  # prefix of names that mean a folder of the repository
-SAMPLES = Path(__file__).parents[3] / "samples"  # in a checkout that is installed with --editable, as `make` does
+SAMPLES = Path(__file__).parents[3] / "samples"  # only in a checkout that is installed with --editable, as `make` does
 
 
 def locate(folder: str) -> Path:

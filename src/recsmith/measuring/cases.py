@@ -41,7 +41,7 @@ def case_of(place: int) -> tuple[int, int]:
     return ten // 2 * (EVERY - 1) + ten % 2, 1
 
 
-MOST_ROWS = 2_000_000  # of a table of scale cpu; one such table of 128 columns nearly fills the weights of a case
+MOST_ROWS = 2_000_000  # most rows of a table of scale cpu; one of 128 columns nearly fills the weights of a case
 LEAST_POOLING = 1e-3  # ids per bag; the pool is rounded to three decimals, and less than ten times this counts as 0
 LEAST_DRAWN_POOLING = 0.1  # ids per bag, for pooling factors that are not the pool's
 MOST_ZIPF = 1.6  # exponent; those of the pool are between 0.3 and 1.0
@@ -49,12 +49,12 @@ STRETCH = 4.0  # largest factor, in either direction, for rows and pooling facto
 HIGH_EVERY = 5  # every fifth case is drawn from the upper quarter of the work, for more large groups
 DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
 WORK_COLUMNS = 64  # columns of the rows that count work: half of a row's work does not depend on its columns
-FEW_TABLES = 4  # at most, in a case of draw `few`
-COLD_ROWS, COLD_POOLING, COLD_ZIPF = 100_000, 20.0, 0.6  # of cold tables: fewest rows and ids per bag, largest exponent
-SHARED_ELEMENTS = (2**19, 2**26)  # of a table that shares a cache: 2 to 256 MiB in fp32
-SHARED_POOLING, SHARED_ZIPF = 20.0, 0.8  # for such tables: fewest ids per bag, largest exponent
+FEW_TABLES = 4  # most tables of a case of draw `few`
+COLD_ROWS, COLD_POOLING, COLD_ZIPF = 100_000, 20.0, 0.6  # cold tables: fewest rows and ids per bag, largest exponent
+SHARED_ELEMENTS = (2**19, 2**26)  # elements of a table that shares a cache: 2 to 256 MiB in fp32
+SHARED_POOLING, SHARED_ZIPF = 20.0, 0.8  # for tables that share a cache: fewest ids per bag, largest exponent
 NARROW_DIM = 32  # most columns of the tables of a narrow case, as column splits leave them of wide tables
-SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times the work of sgd, rowwise_adagrad and fp32; measured on one core
+SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # work relative to sgd, rowwise_adagrad and fp32; measured on one core
 
 
 @record

@@ -130,7 +130,7 @@ _RULES: dict[str, tuple[tuple[str, Callable[[Any], bool]], ...]] = {
 }
 
 
-MOST_VALUES = 2**25  # of the columns that are read, lists flattened: ten times those of 50,000 rows of ordinary cases
+MOST_VALUES = 2**25  # values of all read columns, lists flattened: ten times 50,000 rows of ordinary cases
 MOST_BYTES = 2**28  # bytes of these columns, decompressed
 
 

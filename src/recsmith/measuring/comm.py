@@ -31,7 +31,7 @@ from recsmith.measuring.journal import Row
 MODEL_SCHEMA = "recsmith/alpha-beta/1"
 MODEL_NAME = "alpha-beta.json"
 LEAST_EXCHANGES = 5  # fewest for the fit of two parameters. Trade-off: fewer follow single disturbed exchanges
-LEAST_SHARE = 1e-3  # of the fastest exchange: least value of alpha, and of the slope at the most bytes, to be above 0
+LEAST_SHARE = 1e-3  # share of the fastest exchange that alpha, and the slope at the most bytes, take at least
 
 
 @noun

@@ -7,7 +7,7 @@ from recsmith.hardware import SCALES
 from recsmith.measuring.cases import Cases
 
 CASES = 60  # they take seconds on a core; each optimizer and data type has six or more (docs/measurements.md)
-TOLERANCE = {"fp32": 1e-4, "fp16": 2e-3}  # of the largest value: fp32 sums thousands of terms; fp16 has 11 bits
+TOLERANCE = {"fp32": 1e-4, "fp16": 2e-3}  # relative to the largest value: fp32 sums thousands; fp16 has 11 bits
 
 
 @noun

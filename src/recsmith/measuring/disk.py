@@ -21,7 +21,7 @@ LARGE = 4 << 20  # bytes of a large read
 READERS = 16  # threads, as in training/systems/tiers/tables.py
 FILE = 1 << 30  # bytes of the scratch file, unless less is free
 LEAST = 64 << 20  # fewest bytes of a file for a meaningful measurement of a disk
-SECONDS = 3.0  # of each measurement
+SECONDS = 3.0  # duration of each measurement
 MOUNTS = "/proc/self/mounts"
 IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")  # file systems without a disk; newer kernels allow O_DIRECT on tmpfs, too
 

@@ -32,7 +32,7 @@ def oversubscribed(ranks: int) -> bool:
 
 UNEVEN = 4.0  # largest factor, in either direction, between the width of a rank and the middle
 LATEST_S = 0.02  # seconds; NeuroShard's start skews reach 20 ms
-FLOAT_BYTES = 4  # of an element: pooled embeddings and gradients are sent as fp32
+FLOAT_BYTES = 4  # bytes of an element: pooled embeddings and gradients are sent as fp32
 WIDTHS = 8, 1024  # columns: range of the mean width of ranks
 WIDTH_STEP = 4  # columns: widths are multiples of it, as embedding dims are
 

@@ -125,7 +125,7 @@ class Limit:
 
 
 PART_ROWS = 5000  # rows of a part; larger: fewer files, but a longer journal to read if there is no pyarrow
-NOTHING = -1  # in place of a position: no row is being measured
+NOTHING = -1  # given in place of a position if no row is being measured
 
 
 class Folder:

@@ -31,7 +31,7 @@ from recsmith.measuring.journal import Row
 
 SCHEMA_KEY = b"recsmith.schema"  # key in the metadata of a parquet file
 _NAME = re.compile(r"part-([0-9]{9,15})-([0-9]{9,15})\.parquet")
-COMPRESSION_LEVEL = 9  # of zstd: files are written once and read often, and some are in the repository
+COMPRESSION_LEVEL = 9  # zstd's: files are written once and read often, and some are in the repository
 
 
 def has_pyarrow() -> bool:

@@ -38,7 +38,7 @@ from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 from recsmith.workloads.sample import shared_pool
 
 A_TASK = 8  # cases taken from a task: trade-off, more need less planning and are more alike
-LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # of a task, as in the NeuroShard paper
+LEAST_TABLES, MOST_TABLES, DEVICES = 10, 60, (4, 8)  # tables and devices of a task, as in the NeuroShard paper
 GLOBAL_BATCH = (2**13, 2**17)  # samples of all devices: the paper's 65,536, and some octaves around it
 WIDTHS = (4, 8, 16, 32, 64, 128)  # dims of every second task, those of the paper
 ATTEMPTS = 100  # most tasks drawn for a place, until one has a plan with enough groups that fit the scale

@@ -17,7 +17,7 @@ from recsmith.measuring.columns import origin_columns
 from recsmith.measuring.exchanges import Exchange, draw_exchange, exchange_columns, oversubscribed
 from recsmith.measuring.journal import Journal, Row
 
-REPETITIONS = 7  # timed, after one that is not. Trade-off: more steady the median, and leave time for fewer exchanges
+REPETITIONS = 7  # timed, after one that is not. Trade-off: more steady the median, and fewer exchanges are measured
 SENT_VALUE = 0.01  # value of every element that is sent; bytes are only moved, so any value would do
 
 

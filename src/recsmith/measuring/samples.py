@@ -38,7 +38,7 @@ USUAL_SHARE = 0.02  # share of probes that are faster than the usual best. Trade
 ENOUGH = {
     "cuda": 1
 }  # visits of a steady sample, by hardware: of an H200 two were 0.3 % apart at the median, at most 4 %
-VISITS = 2  # of other hardware
+VISITS = 2  # visits of a steady sample on other hardware
 
 VISIT_COLUMNS = ("sample", "status", "forward_s", "backward_s", "probe_s")  # columns of a row that a schedule needs
 
@@ -106,7 +106,7 @@ class Schedule:
         self._visits: dict[int, list[Visit]] = {}
         self._samples: dict[int, KernelSample] = {}
         self._agreed: list[float] = []  # probes of samples whose visits agree, the fastest first
-        self._probes: list[float] = []  # of all visits, the fastest first
+        self._probes: list[float] = []  # probes of all visits, the fastest first
         self._block = 0  # first sample of the block whose samples take turns
 
     def note(self, sample: int, status: str, visit: Visit | None) -> KernelSample:

@@ -50,7 +50,7 @@ def bootstrap_median(values: Floats, seed: int = 0) -> Interval:
     return interval(float(np.median(values)), medians)
 
 
-ROWS_AT_ONCE = 1000  # of the (N, N) comparisons: an array of them then takes 8 kB * N, 96 MB for N = 12,000
+ROWS_AT_ONCE = 1000  # rows of the (N, N) comparisons at a time: an array then takes 8 kB * N, 96 MB for N = 12,000
 
 
 def kendall_tau(first: Floats, second: Floats, band: Ints | None = None) -> float:

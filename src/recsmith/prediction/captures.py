@@ -36,7 +36,7 @@ class CaptureSettings:
 
     @property
     def needed(self) -> int:
-        """Steps that a job must run: three more are one for the graph, one that is not used, and one that ends them."""
+        """Steps that a job must run; three are added: for the graph, one that is not used, and one that ends them."""
         return self.skip + self.plain + self.steps + 3
 
 

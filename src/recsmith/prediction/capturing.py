@@ -89,8 +89,8 @@ class Capture:
             self._watcher.stop()  # freed at the end: threads of collectives may still use it (PyTorch PR 187141)
             self._profiler.stop()
             self._graph_trace, self._profiler = exported(self._profiler), None
-        elif captured == 2:  # a step later: what is open when a profiler stops must end before another one starts,
-            # such as the optimizer's annotation, or PyTorch writes to memory that it has freed
+        elif captured == 2:  # a step later: events open when a profiler stops must end before another one starts, such
+            # as the annotation of the optimizer; otherwise PyTorch writes to memory that it has freed
             self._profiler = profiler(shapes=False)
             self._profiler.start()
         elif captured > 2:

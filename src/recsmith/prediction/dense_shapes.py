@@ -8,5 +8,5 @@ NUMBER_BYTES = 4
 
 
 def numbers_of(shapes: Shapes) -> int:
-    """Number of elements of parameters of these shapes."""
+    """Total number of elements of parameters with these shapes."""
     return sum(map(prod, shapes))

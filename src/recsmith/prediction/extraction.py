@@ -33,7 +33,7 @@ class RankSteps:
     steps: list[list[Piece]]
     names: list[str]
     bytes: list[float]
-    seconds: list[list[float]]  # of each collective, step by step
+    seconds: list[list[float]]  # seconds of each collective, step by step
     lanes: int
     unknown: Counter[str]
     dropped: int

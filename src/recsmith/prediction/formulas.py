@@ -42,8 +42,8 @@ AMD = ("mi300x", "mi325x", "mi350x", "mi355x")
 PRODUCTS_ON_AMD = 0.28
 BF16_BYTES, FP32_BYTES = 2, 4
 CAUSAL = 0.5  # share of the pairs of positions that kernels of attention multiply
-PRODUCTS_BACK, MOVED_BACK = 2.0, 2.0  # times the forward pass
-ATTENTION_BACK = 4.5  # times the forward pass: 4.4 in the traced step on MI350X, 4.68 on B200
+PRODUCTS_BACK, MOVED_BACK = 2.0, 2.0  # backward pass relative to the forward pass
+ATTENTION_BACK = 4.5  # backward relative to forward: 4.4 in the traced step on MI350X, 4.68 on B200
 # Fitted to the step on B200, 558 ms: work on a column of a position outside of layers, counted as reads and writes of
 # fp32 in each direction for each sequence: casts, copies, dropout, encoders, codecs, and 14 % of that step in which
 # devices waited for their host or copied its batch.

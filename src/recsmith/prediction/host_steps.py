@@ -20,7 +20,7 @@ from recsmith.prediction.kineto import TraceSpan
 from recsmith.prediction.operators import is_arranging, kernel_of, kind_of
 
 BEFORE, AFTER = "start of step", "end of step"
-THEN = " > "  # between the names of the two operators around a T1
+THEN = " > "  # separates the names of the two operators around a T1
 LABELS = "autograd::engine::evaluate_function: "  # prefix of the names of the top level of the backward pass
 
 

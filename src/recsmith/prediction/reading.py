@@ -44,7 +44,7 @@ FORMATS = {"generator": GENERATED, "parquet": COLUMNS, "text": LINES, "criteo": 
 TRANSFORMED = {  # (seconds of a feature, seconds of an id of it), or of a value
     "hash": (1.3e-8, 1.0e-8), "scatter": (1.8e-8, 4e-9), "first": (9e-9, 0.0), "n_gram": (8.2e-8, 2.1e-8),
     "map_ids": (9e-9, 1.5e-8), "calendar": (1.2e-8, 4e-9), "log": (9e-9, 0.0), "clip": (8e-9, 0.0),
-    "bucketize": (4.2e-8, 0.0), "one_hot": (1.2e-8, 0.0), "box_cox": (9e-9, 0.0),  # as a logarithm: not measured
+    "bucketize": (4.2e-8, 0.0), "one_hot": (1.2e-8, 0.0), "box_cox": (9e-9, 0.0),  # as log: not measured
 }  # fmt: skip
 Sparse = HashIds | ScatterIds | First | NGram | MapIds | Calendar
 

@@ -29,7 +29,7 @@ ID_BYTES, NUMBER_BYTES = 8, 4
 # of which a step has three. Measured (docs/remote.md), except for ray, which is assumed to be as slow as rpc.
 SERVER_RATE = {"sockets": 270e6, "rpc": 28e6, "ray": 28e6}
 CALL_S = {"sockets": 0.06e-3, "rpc": 0.8e-3, "ray": 0.8e-3}
-MOST_SLOW = 100.0  # times; a trainer as slow as that is not considered
+MOST_SLOW = 100.0  # slowness of a trainer up to which servers are considered
 
 
 @noun

@@ -11,7 +11,7 @@ from recsmith.plans import Plan
 
 ID_BYTES, LENGTH_BYTES = 8, 4  # bytes of an id and of a bag's length, as they are sent between ranks
 TOGETHER_S = 6e-4  # seconds of lookups after which ranks arrive together half the time (forward_turn_s)
-HALF_IN_TURN = 1.5  # times the seconds of one direction: for ids, before whose exchange the ranks have just met
+HALF_IN_TURN = 1.5  # factor on the seconds of one direction: for ids, before whose exchange the ranks have just met
 
 
 def between_hosts_s(plan: Plan, ids: float, bags: float) -> float:

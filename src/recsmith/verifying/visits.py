@@ -19,7 +19,7 @@ from recsmith.hardware.loads import Load, scale_for
 from recsmith.jobs.machine import free_bytes
 from recsmith.units import format_size
 
-VISITS = 7  # of a run: trade-off, more visits narrow the intervals and take longer
+VISITS = 7  # visits of a run: trade-off, more narrow the intervals and take longer
 ENOUGH = 3  # fewest visits that an interrupted run can report: fewer give no interval
 LEAST = 2  # fewest timed repetitions of a load in a visit, after one that is not timed
 

@@ -22,7 +22,7 @@ HIDDEN, WIDTH = 32, 64  # units of the network of a rank, and of the network of 
 START_S = 1e-6  # seconds of alpha, at least, before training
 LAST_LAYER = 0.3  # factor of the last layer's first weights: the network begins near its base
 LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
-ALPHA_QUANTILE = 0.02  # of the seconds beyond waiting; alpha begins at half of it, below nearly all
+ALPHA_QUANTILE = 0.02  # quantile of the seconds beyond waiting; alpha begins at half of it, below nearly all
 
 
 class CommNetwork(nn.Module):

@@ -21,7 +21,7 @@ from recsmith.measuring.folder import read_columns
 from recsmith.measuring.samples import Samples, read_samples
 from recsmith.sharding.memory import OUTPUT_BYTES
 
-MAPPED_BYTES = 2**25  # of outputs on a CPU: glibc mapped larger ones each time when the shipped samples were measured
+MAPPED_BYTES = 2**25  # bytes of outputs on a CPU: glibc mapped larger ones each time when shipped samples were measured
 LEAST_SAMPLES = 50  # fewest samples for a training: fewer leave less than five to judge the model
 
 

@@ -25,10 +25,10 @@ from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
 
 TERMS = 5  # learned, besides the count of pieces. Trade-off, as for the sizes below: more fit better, and search slower
 WIDTH = 64  # units of both hidden layers
-HINGES = 3  # of head `convex`, for forward and for backward each
+HINGES = 3  # hinges of head `convex`, for forward and for backward each
 FREE_WIDTH = 16  # hidden units of head `free`
-MORE_GATES, GATE_WIDTH = 2, 16  # of head `corrected`: shares besides those of caches, and hidden units for all
-MORE, CLOSED = 0.2, -2.0  # of a peak: first extra of such a share, and the sum at which the share begins: an eighth
+MORE_GATES, GATE_WIDTH = 2, 16  # head `corrected`: shares besides those of caches, and hidden units for all
+MORE, CLOSED = 0.2, -2.0  # first extra of such a share, of a peak, and the sum at which the share begins: an eighth
 BAG = 0.01  # weight of bags in their unit: it only brings them near the seconds of other terms
 CACHE_BYTES = 3.5e7  # start value of corrected models: 0.7 of an H100's second-level cache; training moves it
 FAINT = 1e-3  # first weight, relative to 1, of the parts of a corrected model that `analytic` lacks
@@ -225,7 +225,7 @@ def softplus_inverse(value: Tensor) -> Tensor:
 
 
 BATCH, LEAST_BATCHES = 128, 8  # groups of a step, and fewest steps of an epoch; not tuned further
-PART_WEIGHT = 0.5  # of the errors of forward and of backward, relative to that of both together
+PART_WEIGHT = 0.5  # weight of the errors of forward and of backward, relative to that of both together
 LAUNCHES_S = (FORWARD_KERNELS * LAUNCH_S, BACKWARD_KERNELS * LAUNCH_S)  # start values of a corrected model
 PREDICT_AT_ONCE = 500  # groups; limits memory, and changes no result beyond rounding
 

@@ -14,7 +14,7 @@ from recsmith.prediction.kernels import BEND, REACH, KernelModel, inputs_of, wor
 STARTS = 3  # networks whose mean is the model
 WIDTH, STEPS, JUDGED_EVERY = 32, 1500, 25  # hidden units; steps, each with all kernels; steps between two validations
 ROOFLINE_STEPS = 500  # steps that fit the roofline before any network
-RATE, DECAY = 1e-2, 1e-4  # of Adam, as in Lin et al.'s grid
+RATE, DECAY = 1e-2, 1e-4  # Adam's learning rate and weight decay, as in Lin et al.'s grid
 LEAST_SPREAD = 1e-3  # added to deviations of inputs, which may all be equal
 LAST_LAYER = 0.1  # factor of the last layer's first weights: the network begins near its roofline
 Layers = list[tuple[torch.Tensor, torch.Tensor]]  # weight and bias

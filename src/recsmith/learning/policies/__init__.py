@@ -19,10 +19,10 @@ from recsmith.workloads import Table
 SPLIT_SIZES = (
     *(f"{devices}x{tables}" for devices in (2, 4, 8) for tables in (20, 50, 100, 200)),
     *("16x100", "16x200", "32x200", "32x400"),
-)  # of tasks for the policy of splits
+)  # sizes of the tasks on which the policy of splits is trained
 CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices in a step, as in `recsmith bench sharding`
 SPLITS_PRICED_BY, CPU_PRICED_BY = "neural:simulated-h100", "neural:cpu"  # cost models of splits, and on a CPU
-TRAINING_SEED = 2  # of training tasks; those that judge, and those of the benchmark, have others
+TRAINING_SEED = 2  # seed of training tasks; those that judge, and those of the benchmark, have others
 
 
 @noun

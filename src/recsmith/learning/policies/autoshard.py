@@ -50,7 +50,7 @@ from recsmith.planners.autoshard import SHAPES
 from recsmith.planners.placing.policy_network import NO_ROOM
 
 DEAD = 1.5  # cost of an episode that ended in a dead end, over the worst step of its task
-LEAST_SPREAD = 0.01  # of the steps of a task's episodes, relative to their mean: smaller differences count less
+LEAST_SPREAD = 0.01  # spread of the steps of a task's episodes, over their mean, that counts at least
 
 
 @dataclass(frozen=True)

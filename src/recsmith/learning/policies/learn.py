@@ -44,7 +44,7 @@ from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import Footprint
 
 CLASSIC = ("size_greedy", "dim_greedy", "lookup_greedy", "size_lookup_greedy")  # the paper's baselines
-JUDGING_SEED = 1  # of tasks; those that train, and those of the benchmark, have others
+JUDGING_SEED = 1  # seed of tasks that judge; those that train, and those of the benchmark, have others
 JUDGED = 20  # tasks of unseen tables that judge the policy on its card
 
 PolicyName = Literal["dreamshard", "autoshard"]

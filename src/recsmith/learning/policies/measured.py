@@ -28,7 +28,7 @@ from recsmith.units import format_size
 from recsmith.verifying.visits import measure_load
 
 COMM_MODEL = "analytic"  # the cost model that prices collectives
-SHARDS = 8  # of a table on one device, for which hardware has room: each reads all ids
+SHARDS = 8  # shards of a table on one device for which hardware has room: each reads all ids
 
 
 @dataclass(frozen=True)

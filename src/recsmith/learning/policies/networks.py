@@ -22,7 +22,7 @@ from recsmith.planners.placing import ItemBatch
 from recsmith.planners.placing.policy_network import BEND, LOG_SPAN, MICRO, REACH, REPRESENTED, TERMS
 
 FIRST_LAUNCH = 10.0  # microseconds
-LEAST_SPREAD = 0.05  # of an input that hardly varies
+LEAST_SPREAD = 0.05  # standard deviation that an input has at least
 LONGEST = 1.0  # norm to which a longer gradient is clipped
 
 

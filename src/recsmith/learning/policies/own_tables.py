@@ -22,7 +22,7 @@ from recsmith.workloads.workload import Workload
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
 LEAST = 10  # tables: half of them train, and half judge
 PLAN = "recsmith/plan/"
-ANY_BATCH = 1  # for a CSV file, which has no batch size; tasks have batch sizes of their own
+ANY_BATCH = 1  # batch size for a CSV file, which has none; tasks have batch sizes of their own
 
 
 @lru_cache(maxsize=4)

@@ -110,7 +110,7 @@ class SplitTraining:
             first = (torch.rand(shape, generator=random) * 2 - 1) * bound if len(shape) == 2 else torch.zeros(shape)
             self.parameters[name] = first.requires_grad_()
         self.adam = torch.optim.Adam(list(self.parameters.values()), lr=recipe.rate)
-        self.examples: dict[int, Example] = {}  # by task
+        self.examples: dict[int, Example] = {}  # best episodes by task
 
     def frozen(self) -> SplitPolicy:
         """The same policy in NumPy, for planning."""

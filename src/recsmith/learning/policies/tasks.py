@@ -39,12 +39,12 @@ SPACE = Space(types=("table_wise", "column_wise"), kernels=("fused",))
 TRAINING, TESTING = "training", "testing"  # halves of the pool
 SEEN, BOTH = "seen", "both"  # the half that trains, its tables unmixed; the whole pool
 HALVES_SEED = 856  # decides which tables of the pool train
-LARGEST_SHARE = 0.7  # of the mean load of a device, from which one table decides a task
+LARGEST_SHARE = 0.7  # share of the mean load of a device from which on one table decides a task
 MIXED = 0.5  # chance that a figure of a training table is another table's
 SLACK = 1.5  # device memory over an even share of all tables
 ROOM = 16 / 15  # least device memory over the need of the largest table
 MOST_JUDGED, FEW_IDS = 8, 30.0  # devices beyond which tables of more ids per bag are left out
-CPU_ELEMENTS = 2**26  # of a table on a CPU, whose memory holds the tables of a device: 256 MiB
+CPU_ELEMENTS = 2**26  # most elements of a table on a CPU, whose memory holds the tables of a device: 256 MiB
 MOST_DEVICES, MOST_TABLES = 128, 2_000
 MOST_ATTEMPTS = 1_000_000  # most tasks drawn for a row
 PER_HOST = 8  # devices of a host, in tasks for more than that

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 Way = Literal["swap", "recompute"]  # treatment of an activation that is not kept
-Ways = Mapping[int, Way]  # by the operation that makes the activation
+Ways = Mapping[int, Way]  # treatment by the operation that makes the activation
 
 
 @dataclass(frozen=True)

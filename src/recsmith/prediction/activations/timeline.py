@@ -36,7 +36,7 @@ class Timeline:
     again_s: float = 0.0
     copied_s: float = 0.0
     _at: dict[int, int] = field(default_factory=dict[int, int])
-    _up: float = 0.0  # times when the links are free
+    _up: float = 0.0  # time from which on each link is free
     _down: float = 0.0
     _leaving: deque[tuple[float, int, int]] = field(default_factory=deque[tuple[float, int, int]])
     _arriving: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])

@@ -90,7 +90,7 @@ TURNS = ("gemm", "elementwise", "gemm", "concat", "gemm", "transpose", "reductio
          "embedding")  # fmt: skip
 VECTOR = 16  # floats of a vector of the processor
 BETWEEN = (2**18, 2**26)  # bytes: from data that fits into the nearest caches to twice a last cache of 32 MiB
-MOST_IDS, MOST_ROWS = 400_000, 2_000_000  # of all tables of a lookup
+MOST_IDS, MOST_ROWS = 400_000, 2_000_000  # limits of ids and rows of all tables of a lookup together
 
 
 @noun

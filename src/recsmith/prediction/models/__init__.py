@@ -66,7 +66,7 @@ class Model:
         )  # fmt: skip
 
 
-BUILT_IN = {  # by the names of their workloads
+BUILT_IN = {  # models by the names of their workloads
     # MLCommons training, recommendation_v2/torchrec_dlrm/README.md: its dense_arch, over_arch and dcn_* arguments
     "dlrm-v2": Model(
         kind="dlrm_dcn", name="dlrm-v2", bottom=(512, 256), top=(1024, 1024, 512, 256), cross_layers=3, cross_rank=512
