@@ -75,7 +75,7 @@ class FlatProblem:
 
     width, seconds (U,): of each unit, its columns and its seconds in all phases. piece_unit (P + 1,): the unit of each
     of the problem's pieces. Modes whose units are the same to the last bit share them: public models repeat tables
-    hundreds of times, and fewer units fit into the cache.
+    hundreds of times, and shared units are few enough for the cache.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Moves of a piece from a slowest rank to another rank, and swaps of two such pieces.
+"""Moves of a piece from a slowest rank to another rank, and swaps of it for a piece of another rank.
 
 `CurrentPlan` is the plan that local search improves, as it is at the start of a round, and the score that a change must
 lower.

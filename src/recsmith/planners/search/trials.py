@@ -82,7 +82,7 @@ def _place_all(
 
 
 class KeptTrials(NamedTuple):
-    """What constraints allow trials. open (r, W / size): targets. shards (r,): most pieces that a target takes."""
+    """What constraints allow for trials. open (r, W / size): targets. shards (r,): most pieces that a target takes."""
 
     open: Bools
     shards: Ints
