@@ -111,6 +111,9 @@ def predict_model(
         cost_model: prices embedding kernels, instead of the machine.
         cluster: other cluster for which the step is scaled, in proportion to the figures of the plan's own.
         what_ifs: changes of the step before it is predicted.
+
+    Raises:
+        UsageError: model and plan do not fit together, or there are no figures for this number of ranks.
     """
     made = model if isinstance(model, Model) else load_model(model)
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
@@ -215,6 +218,10 @@ def predict_capture(
         machine: its proportions scale what changes; absolute times are the captured ones.
         cluster: other cluster for which the step is scaled, in proportion to the figures of the plan's own.
         what_ifs: changes of the step before it is predicted.
+
+    Raises:
+        UsageError: the plan is of other tables or ranks, or the step's lookups are not of a kind that can be scaled;
+            a cluster is given without a plan, or has other ranks than the step.
     """
     captured = load_capture(folder)
     if cluster is not None and plan is None:

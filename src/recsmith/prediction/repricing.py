@@ -28,7 +28,11 @@ DENSE, BY_IDS, BY_COLUMNS = range(3)  # what the work at a place of a tape grows
 
 
 def reprice(graph: Graph, machine: Machine, *, plan: Plan | None = None, batch: int | None = None) -> Graph:
-    """The captured graph under another plan of the same tables, at another batch size per rank, or both."""
+    """The captured graph under another plan of the same tables, at another batch size per rank, or both.
+
+    Raises:
+        UsageError: the trace has no lookup or several on a rank, or the plan has other tables or ranks than the trace.
+    """
     held, captured_batch = held_tables(graph)
     samples = batch or captured_batch
     wanted = held if plan is None else _wanted(plan, held)

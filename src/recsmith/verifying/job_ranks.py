@@ -1,4 +1,4 @@
-"""Code of every rank of a verification (see launch.py): trains a plan and measures its seconds and memory.
+"""Code of every rank of a verification (see jobs/launch.py): trains a plan and measures its seconds and memory.
 
 The memory that a rank allocates for embeddings is its peak resident memory during a step minus that before tables and
 batches existed. Three steps keep this accurate: a small copy of the plan trains first, so that libraries, threads and

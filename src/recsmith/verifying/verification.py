@@ -59,7 +59,7 @@ class JobVerification:
 
 @noun
 class MachineFactor:
-    """Measured over predicted seconds: the median of some samples, and the quartiles."""
+    """Measured over predicted seconds: the median of some samples with its interval, and the quartiles."""
 
     median: Interval
     quartiles: tuple[float, float]
