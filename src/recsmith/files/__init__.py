@@ -1,8 +1,8 @@
-"""Strict reading and atomic writing: the one door between files and nouns.
+"""Strict reading and atomic writing of files; all nouns (frozen dataclasses) are read and written here.
 
 A file is text (texts.py) -> plain data (parsing.py) -> a noun (nouns.py). Nothing is guessed: duplicate keys, NaN, YAML
-tags, unknown fields and numbers written as text are refused, each with the place and the fix. Where a file
-may be written, targets.py says.
+tags, unknown fields and numbers written as text are refused, each with the place and the fix. targets.py decides which
+output files may be written.
 """
 
 from recsmith.files.lines import json_lines, text_lines

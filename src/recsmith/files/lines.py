@@ -1,4 +1,4 @@
-"""Files that are read line by line: JSON lines that a program adds to while it runs, such as a job's log, and text."""
+"""Reads files line by line: JSON lines to which a running program appends, such as a job's log, and text."""
 
 import json
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from typing import IO, Any, cast
 from recsmith.errors import CorruptFile
 from recsmith.files.texts import check_is_file
 
-LONGEST_LINE = 2**24  # bytes; a longer line is damage
+LONGEST_LINE = 2**24  # most bytes of a line; a longer one is damaged
 
 
 def json_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """Each line with the object that it holds; None where it was half written, or is damaged.
+    """Each line with its JSON object; None in place of the object if the line is half written or damaged.
 
     Raises:
         UsageError: there is no such file, or it is a pipe, a folder or a device.
@@ -29,10 +29,10 @@ def json_lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 
 
 def text_lines(file: IO[str], source: object) -> Iterator[str]:
-    """The lines of a text, with their ends. source: its file, for the error.
+    """The lines of a text, with their line ends. source: its file, for the error.
 
     Raises:
-        CorruptFile: one is longer than any line of data; no more of it is read.
+        CorruptFile: a line is longer than any line of data; the rest of it is not read.
     """
     number = 0
     while line := file.readline(LONGEST_LINE):

@@ -1,4 +1,4 @@
-"""Turns plain data into nouns (frozen dataclasses), every field checked, and back."""
+"""Converts plain data into nouns (frozen dataclasses), checking every field, and back."""
 
 import difflib
 import json
@@ -18,12 +18,12 @@ from recsmith.files.texts import read_text
 from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator
 
 Noun = TypeVar("Noun")
-SHOWN_VALUE = 60  # characters of a wrong value that an error shows
-LONGEST_WORD = 200  # characters of an unknown word: longer ones are shown in part, and nothing is near them
-LARGE = 2**16  # characters of JSON, above which only the first error of a list is looked for
-MOST_ERRORS = 8  # wrong fields that one error tells of
-SHOWN_NAMES = 40  # known names that an error lists at most
-READERS = {  # what reads the files that people write and give to another command by mistake
+SHOWN_VALUE = 60  # most characters of a wrong value in an error
+LONGEST_WORD = 200  # most characters of an unknown word; longer ones are cut, and no similar name is searched
+LARGE = 2**16  # characters of JSON above which only the first error of each list is found
+MOST_ERRORS = 8  # most wrong fields in one error
+SHOWN_NAMES = 40  # most known names in one error
+READERS = {  # by schema: the commands that read such a file, for users who pass it to another command
     "recsmith/workload/1": "a list of tables is what `recsmith plan` reads",
     "recsmith/plan/1": "a plan is what `recsmith simulate` and `recsmith explain` read",
     "recsmith/run/1": "a run is what `recsmith train` reads, which plans its tables: with --dry-run it prints the "
@@ -38,7 +38,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
-    """The data without its `schema` line, which must name the expected schema. made_by: a command that writes it."""
+    """The data without its `schema` key; CorruptFile unless that names the expected schema.
+
+    made_by: the command that writes such files, for the error.
+    """
     if not isinstance(cast(object, raw), dict):
         raise CorruptFile(f"'{source}' holds no object where one of `schema: {schema}` belongs")
     found = raw.get("schema")
@@ -55,28 +58,28 @@ def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
 
 
 def read_raw(source: str, schema: str) -> Raw:
-    """What a file of a schema holds ('-' is stdin), without its `schema` line; CorruptFile where it is of another."""
+    """The data of a file of this schema ('-' is stdin), without its `schema` key; CorruptFile for any other file."""
     return check_schema(parse(read_text(source), source), schema, source)
 
 
 def read_json(source: str) -> object:
-    """What a file of JSON holds ('-' is stdin), of any schema or none; CorruptFile where it is no strict JSON."""
+    """The data of a JSON file ('-' is stdin), of any schema or none; CorruptFile if it is no strict JSON."""
     return parse_json(read_text(source), source)
 
 
 def decode(noun: type[Noun], raw: object, source: str, settings: Sequence[str] = ()) -> Noun:
-    """A noun from plain data, every field checked; CorruptFile names every wrong field and every broken rule.
+    """A noun made from plain data after checking every field; CorruptFile names all wrong fields and broken rules.
 
-    The rules of a noun are asked once its fields are right, so those of a whole wait for its parts. settings: that
-    replaced values of the source on a command line, which errors name in place of it.
+    The rules of a noun are checked once its fields are valid, so the rules of a whole are checked after those of its
+    parts. settings: settings of the command line that replaced values of the source; errors name these, not the file.
     """
     return _decoded(noun, raw, source, settings=settings)
 
 
 def built(noun: type[Noun], raw: Raw) -> Noun:
-    """The noun of a file that ships with RecSmith: what `decode` makes of it, without a look for wrong fields.
+    """The noun of a file that ships with RecSmith: the result of `decode`, but without checking fields.
 
-    Tests decode all such files, so commands that read no others do without pydantic, whose import takes as long as
+    Tests decode all such files. So commands that read no other files need no pydantic, whose import takes as long as
     NumPy's.
     """
     hints = _hints(noun)
@@ -84,11 +87,11 @@ def built(noun: type[Noun], raw: Raw) -> Noun:
 
 
 _hints = cache(get_type_hints)
-_PLAIN = (str, int, float, bool)  # types of most values, which need no closer look
+_PLAIN = (str, int, float, bool)  # types of most values, which need no conversion except int to float
 
 
 def _built(hint: Any, value: Any) -> Any:
-    """A value of a JSON or YAML file as a field of this type holds it."""
+    """A value of a JSON or YAML file, converted to the type of its field."""
     if hint in _PLAIN:
         return float(value) if hint is float else value
     parts, origin = get_args(hint), get_origin(hint)
@@ -105,7 +108,7 @@ def _built(hint: Any, value: Any) -> Any:
 
 
 def _holds(hint: Any, value: Any) -> bool:
-    """Whether a value of a file is of a type, as far as that tells the parts of a union apart."""
+    """Whether a value of a file matches a type, as far as needed to choose the part of a union."""
     if isinstance(value, list):
         return get_origin(hint) is tuple
     if isinstance(value, dict):
@@ -114,9 +117,9 @@ def _holds(hint: Any, value: Any) -> bool:
 
 
 def decode_part(noun: type[Noun], raw: object, field: str) -> Noun:
-    """A noun that is the value of another one's field, whose name comes before that of each wrong field.
+    """A noun that is the value of another noun's field, whose name precedes each wrong field in errors.
 
-    Who reads the whole names its file and the line.
+    The reader of the whole file adds its name and the line.
     """
     return _decoded(noun, raw, "", field)
 
@@ -135,7 +138,7 @@ def _decoded(noun: type[Noun], raw: object, source: str, field: str = "", settin
 
 
 def _validated(noun: type[Noun], text: str) -> Noun:
-    """The noun of a JSON text; the first broken rule ends pydantic's look at it, so that a second look finds all."""
+    """The noun of a JSON text. A broken rule stops pydantic at once, so a second validation collects all errors."""
     try:
         return (brief_validator if len(text) > LARGE else adapter)(noun).validate_json(text, strict=True)
     except UsageError:
@@ -143,14 +146,14 @@ def _validated(noun: type[Noun], text: str) -> Noun:
 
 
 def encode(noun: object) -> Any:
-    """Plain data of a noun, without the fields that have their default value."""
-    if "pydantic" not in sys.modules:  # its import would take longer than this
+    """A noun as plain data, without fields that have their default value."""
+    if "pydantic" not in sys.modules:  # importing it would take longer
         return _plain(noun)
     return adapter(type(noun)).dump_python(noun, mode="json", exclude_defaults=True)
 
 
 def _plain(value: Any) -> Any:
-    """What `encode` says of a noun, or of a value in one."""
+    """The plain data that `encode` returns for a noun or a value in it, made without pydantic."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in cast(list[Any], value)]
     if isinstance(value, dict):
@@ -167,17 +170,17 @@ def _plain(value: Any) -> Any:
 
 
 def spell_out(noun: object) -> Any:
-    """Plain data of a noun with all of its fields, so that another default does not change what it says."""
+    """A noun as plain data with all of its fields, so that later changes of defaults do not change its meaning."""
     return adapter(type(noun)).dump_python(noun, mode="json")
 
 
 def json_schema(noun: Any) -> Raw:
-    """JSON Schema of a noun, as files hold it."""
+    """The JSON Schema of a noun in files."""
     return adapter(noun).json_schema()
 
 
 def _describe(noun: Any, raw: object, error: Any, source: str, field: str, settings: Sequence[str]) -> str:
-    """Every wrong field and broken rule, unknown fields first, with its setting, or its line where that can be told."""
+    """Text of all wrong fields and broken rules, unknown fields first, each with its setting or (if found) its line."""
     found = _one_a_value(raw, _of_its_kind(raw, error.errors(include_url=False, include_input=False)))
     errors = sorted(found, key=lambda each: each["type"] not in _UNKNOWN_FIELD)
     shown = errors[:MOST_ERRORS]
@@ -195,7 +198,7 @@ def _describe(noun: Any, raw: object, error: Any, source: str, field: str, setti
 
 
 def _of_its_kind(raw: object, errors: list[Any]) -> list[Any]:
-    """The errors without those that say that a mapping is not one of some words, where a mapping is allowed too."""
+    """The errors without "not one of these words" for a mapping, if the field also allows a mapping."""
     kept = [
         each
         for each in errors
@@ -207,7 +210,7 @@ def _of_its_kind(raw: object, errors: list[Any]) -> list[Any]:
 
 
 def _one_a_value(raw: object, errors: list[Any]) -> list[Any]:
-    """The errors, with one for each value of which a few types are allowed, and which is of none."""
+    """The errors, with those of one value merged: a value that matches none of several types has an error for each."""
     told: dict[str, Any] = {}
     for each in errors:
         first = told.setdefault(str(id(each)) if _is_name_of_field(each) else _place(raw, each["loc"])[0], each)
@@ -217,7 +220,7 @@ def _one_a_value(raw: object, errors: list[Any]) -> list[Any]:
 
 
 def _is_name_of_field(error: Any) -> bool:
-    """Whether an error is of a rule, or of the name of a field, and not of its value."""
+    """Whether an error concerns a rule or the name of a field, not its value."""
     return error["type"] in (BROKEN_RULE, *_UNKNOWN_FIELD, "missing", "missing_argument")
 
 
@@ -244,7 +247,7 @@ def _wrong_field(noun: Any, raw: object, error: Any, field: str = "") -> str:
 
 
 def _broken_rule(raw: object, error: Any) -> str:
-    """A rule in its own words, which begin with its place where it is of an item of a list that they do not name."""
+    """The text of a broken rule, preceded by its place if it concerns an item of a list that the text does not name."""
     path, said = error["loc"][:-1], error["msg"]
     items = [at for at, step in enumerate(path) if isinstance(step, int)]
     if not items:
@@ -256,7 +259,7 @@ def _broken_rule(raw: object, error: Any) -> str:
 
 
 def _beginning(value: object) -> str:
-    """The first characters of a value as JSON, however large it is."""
+    """The first characters of a value as JSON; fast for large values, too."""
     text = ""
     for piece in json.JSONEncoder().iterencode(value):
         text += piece[:SHOWN_VALUE]
@@ -270,7 +273,7 @@ def _short(word: str) -> str:
 
 
 def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
-    """Where an error is, in words, and the value there (None where there is none)."""
+    """The place of an error, in words, and the value there (None if there is none)."""
     text, here = "", raw
     for at, step in enumerate(path):
         missing = at + 1 < len(path) and _lacks(here, step)
@@ -297,14 +300,14 @@ def _inside(value: Any, step: str | int) -> object:
 
 
 def _names_at(noun: Any, path: tuple[str | int, ...]) -> tuple[list[str], list[str]]:
-    """Names of the fields that a path's last step could mean: of the noun it leads into; and with nouns inside."""
+    """Field names that a path's last step could mean: those of the noun it is in, and also those of nouns inside."""
     nouns, word = _nouns_at(noun, path), path[-1]
     own = {name for each in nouns for name in get_type_hints(each)}
     return sorted(own - {word}), sorted({name for each in nouns for name in _field_names(each)} - {word})
 
 
 def _nouns_at(noun: Any, path: tuple[str | int, ...]) -> list[Any]:
-    """The nouns that a path leads into, but for its last step."""
+    """The nouns that a path leads to without its last step."""
     nouns = _nouns(noun)
     for step in path[:-1]:
         if isinstance(step, str) and step not in {outer.__name__ for outer in nouns}:
@@ -313,7 +316,7 @@ def _nouns_at(noun: Any, path: tuple[str | int, ...]) -> list[Any]:
 
 
 def _field_inside(noun: Any, path: tuple[str | int, ...]) -> str:
-    """The one field of the noun that a path leads into which holds a noun with the path's last word; '' for none."""
+    """The only field of the path's noun that holds a noun with a field of the path's last word; '' if there is none."""
     nouns, word = _nouns_at(noun, path), path[-1]
     fields = [
         name
@@ -329,7 +332,7 @@ def _is_list(hint: Any) -> bool:
 
 
 def _nouns(hint: Any) -> list[Any]:
-    """The nouns that a type speaks of: X of `X | None` and of `tuple[X, ...]`."""
+    """The nouns in a type: X of `X | None` and of `tuple[X, ...]`."""
     return [hint] if is_dataclass(hint) else [noun for part in get_args(hint) for noun in _nouns(part)]
 
 
@@ -340,7 +343,10 @@ def _field_names(noun: Any) -> set[str]:
 
 
 def did_you_mean(word: str, known: list[str], more: list[str] | None = None) -> str:
-    """The end of an error about an unknown word: the nearest known word, or the known words. more: to be near to."""
+    """The end of an error about an unknown word: the most similar known word, or the list of known words.
+
+    more: further words among which a similar one is searched, in place of `known`.
+    """
     near = difflib.get_close_matches(word, more or known, n=1) if len(word) <= LONGEST_WORD else []
     if near:
         return f"; did you mean '{near[0]}'?"
@@ -348,7 +354,7 @@ def did_you_mean(word: str, known: list[str], more: list[str] | None = None) -> 
 
 
 def dump_json(raw: Raw) -> str:
-    """JSON that a person can read and diff: one line per top-level field and per item of a top-level list."""
+    """JSON that is easy to read and diff: one line per top-level field, and per item of a top-level list."""
     lines: list[str] = []
     for key, value in raw.items():
         if isinstance(value, list) and value:
@@ -365,7 +371,7 @@ def _compact(value: object) -> str:
 
 @contextmanager
 def reading(source: str) -> Generator[None]:
-    """Name the source in the errors of nouns that are built by hand from a file."""
+    """A context in which UsageError of nouns built from a file becomes CorruptFile with the file's name."""
     try:
         yield
     except CorruptFile:

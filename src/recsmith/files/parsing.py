@@ -1,4 +1,4 @@
-"""Turns text into plain data: strict JSON, and the subset of YAML that has one meaning only; and finds its lines."""
+"""Turns text into plain data: strict JSON, and an unambiguous subset of YAML; and finds the lines of values."""
 
 import json
 import math
@@ -11,23 +11,23 @@ from typing import Any, NoReturn, cast
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.texts import Given, is_regular_file, read_text
 
-DEEPEST_YAML = 64  # nested values; libyaml has no limit of its own and overflows the stack
-LARGEST_YAML = 16 * 2**20  # characters; it takes about a second for each million
-MOST_KEYS = 10_000  # of one object; each unknown one costs memory until all are refused
-MOST_VALUES = 100_000  # of a YAML file with anchors, its aliases written out
-MOST_DIGITS = 64  # of a whole number; longer ones are above 2^63 or padded
-EXACT_INTEGERS = 2**53  # below it, every whole number is exact as a floating-point number
+DEEPEST_YAML = 64  # most levels of nesting; libyaml has no limit and overflows the stack
+LARGEST_YAML = 16 * 2**20  # most characters; YAML takes about a second per million
+MOST_KEYS = 10_000  # most keys of one object; each unknown key costs memory until all are refused
+MOST_VALUES = 100_000  # most values of a YAML file with anchors, with aliases expanded
+MOST_DIGITS = 64  # most digits of a whole number; longer numbers are above 2^63 or padded with zeros
+EXACT_INTEGERS = 2**53  # every whole number below it is exact as a floating-point number
 
 Raw = dict[str, Any]
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-LARGEST = 2**20  # bytes of a file in which lines are looked for; larger ones take seconds
-EXTENDS = "extends"  # key of a file that names another, whose values it has where it says none
+LARGEST = 2**20  # most bytes of a file in which lines of values are searched; larger files take seconds
+EXTENDS = "extends"  # key that names another file, whose values are used if this file has none
 Steps = Sequence[str | int]  # keys and positions, from the top
 
 
 def parse_json(text: str, source: str) -> object:
-    """Plain data of strict JSON: no duplicate keys, no NaN or Infinity, no halves of characters."""
+    """Plain data of strict JSON: no duplicate keys, no NaN or Infinity, no lone surrogates; else CorruptFile."""
     if not text.strip():
         raise CorruptFile(f"'{source}' is empty")
     try:
@@ -52,7 +52,7 @@ def parse_json(text: str, source: str) -> object:
 
 
 def _refuse_halves(found: object) -> None:
-    """Refuse text with one of the two escapes that an emoji takes in JSON: half of a character cannot be written."""
+    """Refuse a lone surrogate: one of the two escapes that an emoji needs in JSON, which UTF-8 cannot represent."""
     try:
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -80,7 +80,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def parse_number(text: str) -> float | int:
-    """The number of a text by the rules of YAML; ValueError where it is none."""
+    """The number that a text represents by the rules of YAML; ValueError if it is none."""
     if _INT.fullmatch(text):
         return _parse_int(text)
     if _FLOAT.fullmatch(text):
@@ -89,14 +89,14 @@ def parse_number(text: str) -> float | int:
 
 
 def _parse_int(text: str, base: int = 10) -> int:
-    """A whole number; the digits are counted first, since Python refuses to read many thousand of them."""
+    """A whole number; too many digits are refused first, since Python does not convert several thousand."""
     if len(text) > MOST_DIGITS:
         raise ValueError(f"{text[:12]}... has {len(text):,} digits; whole numbers are below 2^63")
     return int(text, base)
 
 
 def _parse_float(text: str) -> float | int:
-    """A number; 1e6 and 2.0 become whole numbers, so that they may be given as counts."""
+    """A finite number; 1e6 and 2.0 become int, so that they can be given as counts."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range; every value must be finite")
@@ -104,7 +104,7 @@ def _parse_float(text: str) -> float | int:
 
 
 def parse_yaml(text: str, source: str) -> object:
-    """Plain data of strict YAML with the core meanings of YAML 1.2: `no` and `12:30` are text, `1e6` is a number."""
+    """Plain data of strict YAML by the core schema of YAML 1.2: `no` and `12:30` are text, `1e6` is a number."""
     import yaml
 
     if len(text) > LARGEST_YAML:
@@ -123,7 +123,7 @@ def parse_yaml(text: str, source: str) -> object:
 
 
 def _refuse_yaml_extras(events: Iterator[Any]) -> None:
-    """Refuse tags, nesting that would overflow the stack, and aliases that stand for too much or for themselves."""
+    """Refuse tags, nesting that would overflow the stack, and aliases that expand too much or contain themselves."""
     import yaml
 
     depth, aliases = 0, _Aliases()
@@ -138,15 +138,15 @@ def _refuse_yaml_extras(events: Iterator[Any]) -> None:
 
 
 class _Aliases:
-    """Counts the values of a file as its aliases make them: a few lines could stand for billions."""
+    """Counts the values of a file with aliases expanded: a few lines could expand to billions."""
 
     def __init__(self) -> None:
         self.values = 0
-        self.open: list[tuple[str | None, int]] = []  # anchors of collections, and the values before them
-        self.sizes: dict[str, int] = {}  # values that an anchor stands for
+        self.open: list[tuple[str | None, int]] = []  # anchors of open collections, and the count before each
+        self.sizes: dict[str, int] = {}  # number of values by anchor
 
     def count(self, event: Any, line: int) -> None:
-        """The next event of the file."""
+        """Count the values of the next event; ValueError for too many, or for an alias without a complete anchor."""
         import yaml
 
         if isinstance(event, yaml.AliasEvent):
@@ -215,7 +215,7 @@ def _strict_loader() -> Any:
 
 
 def parse(text: str, source: str) -> Raw:
-    """Plain data of a JSON or YAML file: JSON if it starts with '{' or is named .json, YAML otherwise."""
+    """Plain data of a JSON or YAML file: JSON if it starts with '{' or '[' or is named .json, YAML otherwise."""
     is_json = source.endswith(".json") or text.lstrip()[:1] in ("{", "[")
     raw = parse_json(text, source) if is_json else parse_yaml(text, source)
     if not isinstance(raw, dict):
@@ -224,10 +224,10 @@ def parse(text: str, source: str) -> Raw:
 
 
 def lines_of(source: str, paths: Sequence[Steps]) -> list[int | None]:
-    """The line of each path's value, or of the innermost one around it; None where it cannot be told.
+    """The line of each path's value, or of the innermost value around it; None if it cannot be found.
 
-    It cannot be told of standard input, large files, what is neither YAML nor JSON, and what a file does not say itself
-    that extends another one.
+    It cannot be found in standard input, in large files and in text that is neither YAML nor JSON. In a file that
+    extends another one, only the file's own values have lines.
     """
     top = _top(source)
     if top is not None and _inside(top, EXTENDS) is not None:
@@ -236,7 +236,7 @@ def lines_of(source: str, paths: Sequence[Steps]) -> list[int | None]:
 
 
 def exact_line(source: str, path: Steps) -> int | None:
-    """The line of a path's value; None where the file has no such value, or lines cannot be told."""
+    """The line of a path's value; None if the file has no such value, or its lines cannot be found."""
     node = _top(source)
     for step in path:
         node = None if node is None else _inside(node, step)
@@ -244,14 +244,14 @@ def exact_line(source: str, path: Steps) -> int | None:
 
 
 def _top(source: str) -> Any:
-    """The file as YAML's tree of nodes, which know their lines; JSON is YAML too."""
+    """The file as YAML's tree of nodes, which have lines (JSON is YAML, too); None if it cannot be read as such."""
     import yaml
 
     if not _is_short(source):
         return None
     try:
         top = yaml.compose(read_text(source), Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, UsageError, ValueError, RecursionError):  # then the error is told without lines
+    except (yaml.YAMLError, UsageError, ValueError, RecursionError):  # the error is then reported without lines
         return None
     return top if isinstance(top, yaml.MappingNode) else None
 
@@ -270,7 +270,7 @@ def _line(node: Any, path: Steps) -> int:
 
 
 def _inside(node: Any, step: str | int) -> Any:
-    """The node of a key or a position; None where there is none, as for names of allowed types in a path."""
+    """The node of a key or a position; None if there is none, such as for names of allowed types in a path."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):

@@ -1,4 +1,4 @@
-"""Values that are given over a file: 'key=value' with dots in the key, as `--set data.batch_size=512` gives them."""
+"""Settings that override values of a file: 'key=value' with dots in the key, such as `--set data.batch_size=512`."""
 
 import re
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from typing import Any, cast
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.parsing import Raw, parse_yaml
 
-SHOWN = 60  # characters of a setting that an error shows
+SHOWN = 60  # most characters of a setting in an error
 
 
 def put_setting(raw: Raw, setting: str) -> None:
-    """Replace a value of plain data by that of a setting, a text of YAML.
+    """Replace a value of plain data by the value of a setting, which is YAML.
 
     Raises:
-        UsageError: it is not key=value.
+        UsageError: the setting is not key=value.
         CorruptFile: its value is no YAML.
     """
     key, equals, text = setting.partition("=")
@@ -35,9 +35,9 @@ def put_setting(raw: Raw, setting: str) -> None:
 
 
 def setting_of(settings: Sequence[str], place: str, said: str) -> str | None:
-    """The last setting that made what stands at a place, or whose key an error names, as it is shown; None of none.
+    """The last setting that changed the value at a place, or whose key an error names, as text; None if there is none.
 
-    place: keys with dots, and positions in brackets, as errors have it. said: the error.
+    place: keys with dots, and positions in brackets, as in errors. said: the error.
     """
     for setting in reversed(settings):
         steps = _steps(setting)
@@ -48,7 +48,7 @@ def setting_of(settings: Sequence[str], place: str, said: str) -> str | None:
 
 
 def without_setting(settings: Sequence[str], said: str) -> str:
-    """An error without the setting that it names first, for whoever did not type one."""
+    """An error without the setting that it begins with, for callers whose users did not type the setting."""
     shown = next((f"{_shown(each)}: " for each in settings if said.startswith(f"{_shown(each)}: ")), "")
     return said.removeprefix(shown)
 
@@ -62,6 +62,6 @@ def _steps(setting: str) -> list[str]:
 
 
 def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one of two places lies within the other."""
+    """Whether one of two places is within the other."""
     both = min(len(one), len(other))
     return one[:both] == other[:both]

@@ -1,4 +1,4 @@
-"""Output files, checked before any work is done for them: never an input, and no file of another kind unless forced."""
+"""Checks output files before any work: never an input file, and no file of another kind unless forced."""
 
 import errno
 import fcntl
@@ -12,21 +12,23 @@ from pathlib import Path
 from recsmith.errors import UsageError
 from recsmith.files.texts import HERE, STDIN, AnyPath, is_address, is_stream, path_of, refuse_target
 
-HEAD = 2**16  # bytes of an existing file in which its kind shows: comments may stand before the first key
-MODEL = "neural:"  # before the path of a learned cost model
+HEAD = 2**16  # bytes of an existing file that are searched for its kind: comments may precede the first key
+MODEL = "neural:"  # prefix of the path of a learned cost model
 
 
 def check_target(
     target: str | None, *, inputs: Iterable[str | None] = (), kind: bytes = b"", force: bool = False
 ) -> None:
-    """Refuse an output path that cannot be written, or should not be, before any work is done for it.
+    """Refuse an output path that cannot or should not be written, before any work is done for it.
 
-    inputs: what the command reads: files, folders, cost models `neural:<file>`; names that are no files are passed
-        over. kind: a regular expression that begins every file of the kind that will be written (`starts_with_schema`).
-    force: whether a file of another kind may be overwritten; an input never is.
+    Args:
+        target: the output path; None, standard output, devices and pipes are accepted.
+        inputs: files, folders and cost models `neural:<file>` that the command reads; other names are ignored.
+        kind: a regular expression that matches the beginning of all files of the written kind (`starts_with_schema`).
+        force: whether a file of another kind may be overwritten; an input never is.
 
     Raises:
-        UsageError: the rule that the path breaks.
+        UsageError: the path breaks one of these rules.
     """
     if target is None:
         return
@@ -47,12 +49,12 @@ def check_target(
 
 @contextmanager
 def locked_folder(path: Path) -> Generator[None]:
-    """A folder for this process alone, made if need be; free again when the process ends, however it does.
+    """Lock a folder, created if missing, for this process; the lock ends with the block or the process.
 
-    A folder that is made here, and in which no file is written before an error, is removed again.
+    If the block fails, a folder that was created here and contains no file is removed again.
 
     Raises:
-        UsageError: another process has it, or it cannot be made.
+        UsageError: another process has locked it, or it cannot be created.
     """
     was_there = path.exists()
     try:
@@ -70,7 +72,7 @@ def locked_folder(path: Path) -> Generator[None]:
     except BaseException:
         within = list(path.rglob("*"))
         if path.is_dir() and not was_there and all(each.is_dir() for each in within):
-            for each in [*reversed(within), path]:  # inner ones first
+            for each in [*reversed(within), path]:  # inner folders first
                 each.rmdir()
         raise
     finally:
@@ -78,7 +80,7 @@ def locked_folder(path: Path) -> Generator[None]:
 
 
 def starts_with_schema(schema: str) -> bytes:
-    """How files of a schema begin, of any number: with this key first, after comments at most."""
+    """Regular expression for the beginning of a file of a schema, of any version: the key `schema`, after comments."""
     family = re.escape(schema.rpartition("/")[0])
     return rb"""(?:\xef\xbb\xbf|\s|#[^\n]*\n|---)*+\{?\s*["']?schema["']?\s*:\s*["']?""" + family.encode() + b"/"
 
@@ -98,7 +100,7 @@ def _check_place(target: str, path: Path) -> None:
 
 
 def _check_object(target: str, path: AnyPath, inputs: Iterable[str | None], kind: bytes, force: bool) -> None:
-    """Refuse an object of a store that is an input, or of another kind."""
+    """Refuse to overwrite an object of a store that is an input, or that is of another kind."""
     if any(each is not None and is_address(each) and str(path_of(each)) == str(path) for each in inputs):
         raise UsageError(f"cannot write '{path}': this command reads it ('{target}'); give another address")
     if kind and not force:
@@ -106,7 +108,7 @@ def _check_object(target: str, path: AnyPath, inputs: Iterable[str | None], kind
 
 
 def _check_inputs(target: str, path: Path, inputs: Iterable[str | None]) -> None:
-    """Refuse a target that is one of the inputs: by another name, through a link, or as standard input."""
+    """Refuse a target that is one of the inputs, also under another name, through a link, or as standard input."""
     if not path.exists():
         return
     for name in filter(None, inputs):
@@ -115,7 +117,7 @@ def _check_inputs(target: str, path: Path, inputs: Iterable[str | None]) -> None
 
 
 def _files_of(argument: str) -> Iterator[Path | int]:
-    """The files, or the descriptor, that an argument of the command line names."""
+    """The files, or the file descriptor, that an argument of the command line names."""
     if argument == STDIN:
         yield 0
         return
@@ -126,7 +128,7 @@ def _files_of(argument: str) -> Iterator[Path | int]:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path is a folder; one that no system could have is none."""
+    """Whether a path is a folder; False for an impossible path."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -136,12 +138,12 @@ def is_folder(path: Path) -> bool:
 def _are_same(path: Path, other: Path | int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(other) if isinstance(other, int) else other.stat())
-    except (OSError, ValueError):  # a name that is no file, or a closed standard input
+    except (OSError, ValueError):  # the name is no file, or standard input is closed
         return False
 
 
 def _check_kind(target: str, path: AnyPath, kind: bytes, force: bool) -> None:
-    """Refuse to overwrite what is neither empty nor begins as files of the kind do."""
+    """Refuse to overwrite a file that is not empty and does not begin like files of the kind."""
     if force or not kind or not path.exists():
         return
     with path.open("rb") as file:

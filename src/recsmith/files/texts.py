@@ -1,4 +1,4 @@
-"""Reads text files up to a size limit, and writes files whole or not at all; names and paths that people give."""
+"""Reads text files up to a size limit, writes files atomically, and interprets the names and paths that users give."""
 
 import os
 import re
@@ -14,41 +14,41 @@ from typing import Any, NoReturn, TypeVar, cast
 from recsmith._types import Source
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
-LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 devices has; more is refused before it is read
+LARGEST_FILE = 512 * 2**20  # bytes: a plan of 100,000 tables on 4,096 devices; larger files are refused unread
 STDIN = "-"
-PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
+PATIENCE_S = 60.0  # seconds without a byte until a pipe is given up: long for slow writers, short for forgotten pipes
 BLOCK = 2**20  # bytes read at once
-STORES = ("s3", "gs", "hdfs")  # whose addresses are read and written (remote/)
-HERE = "file://"  # before a path of this machine
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://?")  # paths join both strokes
-_SECRETS = re.compile(r"(:/{1,2})(?:[^/@]*:[^@]*|[^/@]+)@|[?].*")  # of an address; secrets of S3 may hold strokes
+STORES = ("s3", "gs", "hdfs")  # schemes of stores whose addresses are read and written (remote/)
+HERE = "file://"  # prefix of a path of this machine
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://?")  # Path collapses '//' into '/'
+_SECRETS = re.compile(r"(:/{1,2})(?:[^/@]*:[^@]*|[^/@]+)@|[?].*")  # in an address; secrets of S3 may contain '/'
 _NUMBER = re.compile(r"([0-9]+)")
-PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}  # by how files begin
+PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}  # by first bytes
 
 
-# A path of this machine, or of a store: a RemotePath (remote/paths.py), which loads when an address is named.
+# A path of this machine or a RemotePath of a store (remote/paths.py, imported when an address is named).
 AnyPath = Path | Any
 Ordered = TypeVar("Ordered", bound=AnyPath)
 
 
 class Given(str):
-    """The name of a text, for messages, with the text itself: no reader looks for a file or a built-in of this name."""
+    """A text with a name for messages; readers use the text and look for no file or built-in of that name."""
 
     __slots__ = ("text",)
     text: str
 
     @classmethod
     def of(cls, name: str, text: str) -> "Given":
-        """A text under a name, whose ending says the form, as that of a file does."""
+        """A text with a name, whose ending gives the format, like that of a file."""
         made = cls(name)
         made.text = text
         return made
 
 
 def source_text(source: object, wanted: str) -> str:
-    """The text of a name or path; UsageError for what is neither.
+    """The text of a name or path; UsageError for any other object.
 
-    wanted: what may be given instead, such as 'a Workload'.
+    wanted: the other objects that are accepted, for the error, such as 'a Workload'.
     """
     text: object = os.fspath(cast(Source, source)) if isinstance(source, str | os.PathLike) else None
     if not isinstance(text, str):
@@ -62,8 +62,8 @@ def read_text(source: str) -> str:
     """The text of a file, or of standard input for '-'; at most 512 MiB of UTF-8.
 
     Raises:
-        UsageError: it cannot be read: there is none, it is a folder or a device, or nothing comes through a pipe.
-        CorruptFile: it is larger, packed, or not UTF-8.
+        UsageError: it cannot be read: it does not exist, is a folder or a device, or is a pipe that stays silent.
+        CorruptFile: it is larger, compressed, or not UTF-8.
     """
     if isinstance(source, Given):
         return source.text
@@ -84,8 +84,8 @@ def read_bytes(source: str | Path) -> bytes | bytearray:
         return path.read_bytes()
     source = str(path) if str(source).startswith(HERE) else source
     try:
-        handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait until somebody writes
-    except (OSError, ValueError) as error:  # ValueError: a path that holds a null byte
+        handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK)  # O_NONBLOCK: opening a pipe would wait for a writer
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null byte
         _refuse_source(source, error)
     try:
         found = os.fstat(handle)
@@ -103,7 +103,7 @@ def read_bytes(source: str | Path) -> bytes | bytearray:
 
 
 def _read_all(handle: int, source: str | Path) -> bytearray:
-    """What a file or a pipe holds, up to one block more than is allowed; UsageError where a pipe stays silent."""
+    """The bytes of a file or pipe, up to one block more than is allowed; UsageError if a pipe stays silent."""
     data, poll = bytearray(), select.poll()
     poll.register(handle, select.POLLIN)
     while len(data) <= LARGEST_FILE:
@@ -139,18 +139,18 @@ def _refuse_source(source: str | Path, error: OSError | ValueError) -> NoReturn:
 
 
 def is_address(source: object) -> bool:
-    """Whether a text is the address of a store that is read and written, such as s3://bucket/clicks."""
+    """Whether a text is an address in a supported store, such as s3://bucket/clicks."""
     found = _ADDRESS.match(str(source))
     return found is not None and found[1] in STORES and found[0].endswith("://")
 
 
 def shown_address(source: object) -> str:
-    """An address without what may be a password or a key in it."""
+    """An address with possible passwords and keys replaced by ***."""
     return _SECRETS.sub(lambda found: f"{found[1]}***@" if found[1] else "?***", str(source))
 
 
 def path_of(source: str | Path) -> AnyPath:
-    """The path that a text names: of a file of this machine, or of a file or folder in a store.
+    """The path that a text names: a path of this machine, or a file or folder in a store.
 
     Raises:
         UsageError: it is an address without a bucket, or with credentials in it.
@@ -162,7 +162,7 @@ def path_of(source: str | Path) -> AnyPath:
 
 
 def check_is_no_address(source: AnyPath | str) -> None:
-    """Refuse what is no path of a file but an address, such as https://host/clicks; a file of that name is a file."""
+    """Refuse an address, such as https://host/clicks, in place of a path, unless a file of that name exists."""
     found = _ADDRESS.match(str(source))
     if found and not Path(str(source)).exists():
         known = ", ".join(f"{each}://" for each in STORES)
@@ -173,7 +173,7 @@ def check_is_no_address(source: AnyPath | str) -> None:
 
 
 def is_regular_file(path: Path) -> bool:
-    """Whether a path is a file, and no folder, pipe or device; one that no system could have is none."""
+    """Whether a path is a regular file, not a folder, pipe or device; False for an impossible path."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -181,10 +181,10 @@ def is_regular_file(path: Path) -> bool:
 
 
 def check_is_file(path: AnyPath) -> None:
-    """Refuse what is no file that can be read from any place: nothing, a folder, or what waits for others to write.
+    """Refuse a path that is no file with random access: missing, a folder, or a pipe, device or socket.
 
     Raises:
-        UsageError: there is no such file, or it is a pipe, a device or a socket.
+        UsageError: there is no such file, or it is a folder, a pipe, a device or a socket.
     """
     if not isinstance(path, Path):
         path.stat()
@@ -200,10 +200,10 @@ def check_is_file(path: AnyPath) -> None:
 
 
 def write_text(target: str, text: str) -> None:
-    """Write a whole file or nothing: a failed or interrupted write leaves an existing file as it was.
+    """Write a file atomically: a failed or interrupted write leaves an existing file unchanged.
 
-    A link stays a link: the file it leads to is replaced. Devices and pipes (/dev/null, >(gzip)) are written to. At an
-    address of a store it is an object.
+    A link is kept, and the file that it points to is replaced. Devices and pipes (/dev/null, >(gzip)) are written
+    directly. At an address of a store, an object is written.
     """
     if not isinstance(remote := path_of(target), Path):
         remote.write_bytes(text.encode("utf-8"))
@@ -217,13 +217,13 @@ def write_text(target: str, text: str) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a whole file of bytes or nothing, as `write_text` does."""
+    """Write bytes to a file atomically, as `write_text` does."""
     path = Path(os.path.realpath(path))
     _replace(str(path), path, data)
 
 
 def _replace(target: str, path: Path, data: bytes) -> None:
-    """Put bytes in the place of a file, by a temporary one beside it; a new file has the mode of the umask."""
+    """Replace a file by bytes through a temporary file in its folder; a new file gets the mode of the umask."""
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -252,7 +252,7 @@ def _write_stream(target: str, text: str) -> None:
 
 
 def is_stream(target: str) -> bool:
-    """Whether the target exists and is neither a file nor a folder: a device, a pipe."""
+    """Whether the target exists and is neither a file nor a folder, such as a device or a pipe."""
     try:
         mode = Path(target).stat().st_mode
     except (OSError, ValueError):
@@ -267,7 +267,7 @@ def _umask() -> int:
 
 
 def refuse_target(target: str, error: OSError) -> NoReturn:
-    """UsageError of a target that the system refuses."""
+    """Raise UsageError for a target that the system refuses to write."""
     raise UsageError(f"cannot write '{target}': {error.strerror or error}; choose a folder you may write to") from None
 
 
@@ -276,22 +276,22 @@ def _write_failure(target: str, error: OSError) -> RecSmithError:
 
 
 def in_order(paths: Iterable[Ordered]) -> list[Ordered]:
-    """Paths in the order of their names, in which numbers count as numbers: part-2 before part-10, day_2 before day_10.
+    """Paths in natural order of their names: part-2 before part-10, day_2 before day_10.
 
-    Every reader of a folder takes its files so: what was numbered as it came is read as it came.
+    Every reader of a folder uses this order, so that files numbered in order of time are read in that order.
     """
     return sorted(paths, key=_order)
 
 
 def files_inside(folder: AnyPath) -> list[AnyPath]:
-    """The files of a folder and of folders in it, in order; without what a name that begins with . or _ hides."""
+    """The files of a folder and its subfolders, in natural order; names beginning with . or _ are hidden."""
     inside: Iterable[AnyPath] = folder.rglob("*")
     shown = (each for each in inside if not any(part[0] in "._" for part in each.relative_to(folder).parts))
     return in_order(each for each in shown if not each.is_dir())
 
 
 def check_once(paths: Iterable[AnyPath]) -> None:
-    """Refuse files of which one is there twice, as where a file is named beside its folder; UsageError."""
+    """Raise UsageError if a file is listed twice, for example by its own name and by its folder."""
     found: set[str] = set()
     for path in map(str, paths):
         if path in found:
@@ -300,6 +300,6 @@ def check_once(paths: Iterable[AnyPath]) -> None:
 
 
 def _order(path: AnyPath) -> tuple[list[list[tuple[int, str]]], str]:
-    """Text and numbers of each part of a path by turns; (0, text), or (number, '') behind a text."""
+    """Sorting key of a path: each part as alternating text and numbers, as (0, text) and (number, '')."""
     words = [enumerate(_NUMBER.split(part)) for part in path.parts]
     return [[(int(word), "") if at % 2 else (0, word) for at, word in each] for each in words], str(path)

@@ -1,4 +1,4 @@
-"""Pydantic's validators of nouns: the plain one, one for large files, and one that finds every broken rule."""
+"""Pydantic validators of nouns: the standard one, one for large files, and one that finds all broken rules."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,12 +7,12 @@ from typing import Any, cast
 from recsmith.errors import UsageError
 from recsmith.files.parsing import Raw
 
-BROKEN_RULE = "broken_rule"  # type of the errors that stand for a UsageError
+BROKEN_RULE = "broken_rule"  # type of pydantic errors that represent a UsageError
 
 
 @cache
 def adapter(noun: Any) -> Any:
-    """Pydantic's own: it collects every wrong field, and the first UsageError of a noun ends it."""
+    """Pydantic's standard validator: it collects all wrong fields, but stops at the first UsageError of a noun."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(noun)
@@ -20,7 +20,7 @@ def adapter(noun: Any) -> Any:
 
 @cache
 def brief_validator(noun: Any) -> Any:
-    """A validator that stops at the first wrong item of every list: each error takes a kilobyte until all are known."""
+    """A validator that stops at the first wrong item of every list, because every error takes a kilobyte of memory."""
     from pydantic_core import SchemaValidator
 
     return SchemaValidator(_changed(adapter(noun).core_schema, _stopping_early))
@@ -28,9 +28,9 @@ def brief_validator(noun: Any) -> Any:
 
 @cache
 def rules_validator(noun: Any, *, brief: bool) -> Any:
-    """A validator that collects the rules which nouns refuse by UsageError, beside wrong fields.
+    """A validator that collects broken rules (UsageError of nouns) in addition to wrong fields.
 
-    It is slower than the others, since it asks Python around every noun. brief: it stops as `brief_validator` does.
+    It is slower than the others, because it calls Python for every noun. brief: stop as `brief_validator` does.
     """
     from pydantic_core import SchemaValidator
 
@@ -39,7 +39,7 @@ def rules_validator(noun: Any, *, brief: bool) -> Any:
 
 
 def _changed(schema: Any, change: Callable[[Raw], Raw]) -> Any:
-    """A core schema of pydantic with every part of it changed, inner ones first; default values are no parts."""
+    """A core schema of pydantic with `change` applied to every part, inner parts first, except default values."""
     if isinstance(schema, list | tuple):
         return [_changed(each, change) for each in cast(list[Any], schema)]
     if not isinstance(schema, dict):
@@ -53,7 +53,7 @@ def _stopping_early(part: Raw) -> Raw:
 
 
 def _collecting_rules(part: Raw) -> Raw:
-    """A noun's schema that checks its rules after it; others refer to the whole by the noun's name."""
+    """A noun's schema wrapped so that its rules are checked after its fields; references point to the wrapped one."""
     if not part.get("post_init"):
         return part
     inner = {key: value for key, value in part.items() if key not in ("ref", "post_init")}
@@ -63,9 +63,9 @@ def _collecting_rules(part: Raw) -> Raw:
 
 
 def _check_rules(made: Any) -> Any:
-    """The noun, if it keeps its rules; broken ones become errors of pydantic, which collects them like wrong fields.
+    """The noun, if it keeps its rules; broken rules become pydantic errors, which are collected like wrong fields.
 
-    A rule's first word is the field that it speaks of, if it is one: the line of an error is looked for there.
+    The first word of a rule is used as its field, whose line is then searched.
     """
     from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
@@ -75,7 +75,7 @@ def _check_rules(made: Any) -> Any:
         details = [
             InitErrorDetails(
                 type=PydanticCustomError(BROKEN_RULE, "{rule}", {"rule": rule}),
-                loc=tuple(rule.partition(" ")[0].rstrip(":").split(".")),  # most begin with their field
+                loc=tuple(rule.partition(" ")[0].rstrip(":").split(".")),  # most rules begin with their field
                 input=None,
             )
             for rule in error.rules

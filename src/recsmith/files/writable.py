@@ -1,4 +1,4 @@
-"""Folders that a command writes to: asked before anything is read or trained, and written whole or not at all."""
+"""Output folders of commands: checked before anything is read or trained, and written atomically."""
 
 import os
 import shutil
@@ -14,9 +14,9 @@ ADDRESS = "://"
 
 
 def check_writable(folder: str | os.PathLike[str], what: str = "", cure: str = "give another output") -> None:
-    """UsageError where a folder cannot be made or written to. A file without a name is tried; nothing is left.
+    """Raise UsageError if a folder cannot be created or written; this tries an unnamed file and leaves nothing behind.
 
-    what: the key of a run that names the folder, and not the command line. cure: what to do.
+    what: the key of a run that names the folder; '' if the command line does. cure: the advice in the error.
     """
     name = os.fspath(folder)
     if ADDRESS in name:
@@ -33,10 +33,10 @@ def check_writable(folder: str | os.PathLike[str], what: str = "", cure: str = "
 
 @contextmanager
 def whole_folder(target: Path) -> Generator[Path]:
-    """A new folder beside a target, whose place it takes when the block is done; it is gone where the block fails.
+    """A temporary folder that replaces the target when the block is done, and is removed if the block fails.
 
     Raises:
-        RecSmithError: the disk is full, or refuses. What was at the target is still there.
+        RecSmithError: the disk is full or refuses; an existing target is kept.
     """
     partial, old = (target.absolute().with_name(f"{target.name}{ending}") for ending in (".partial", ".old"))
     try:
@@ -44,7 +44,7 @@ def whole_folder(target: Path) -> Generator[Path]:
         partial.mkdir(parents=True)
         yield partial
         if target.exists():
-            shutil.rmtree(old, ignore_errors=True)  # of one that was killed here
+            shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed here
             target.rename(old)
         partial.rename(target)
         shutil.rmtree(old, ignore_errors=True)
@@ -57,7 +57,7 @@ def whole_folder(target: Path) -> Generator[Path]:
 
 
 def _nearest(path: Path) -> Path:
-    """The folder itself, or the nearest one above that is there."""
+    """The folder itself, or its nearest existing parent."""
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
     if not path.is_dir():

@@ -1,1 +1,1 @@
-"""Local torchrun jobs: how they start (launch), what a rank runs (worker), and models that they train."""
+"""Local torchrun jobs: their start (launch), the program of each rank (worker), and models to train in them."""

@@ -1,9 +1,9 @@
-"""A torchrun agent that ends with the process which started it: python -m recsmith.jobs.agent, with torchrun's options.
+"""A torchrun agent that ends with its parent process: python -m recsmith.jobs.agent, with torchrun's options.
 
 Every process of a local job, agent or rank, calls `end_with_parent` first, so that none outlives the job. Linux only.
 
-The store where ranks meet listens on every address of the machine, whatever address torchrun is given, and asks for no
-password. So an agent names the rendezvous LOCAL, which takes a listener that the parent has bound to the loopback.
+The store of torchrun's own rendezvous listens on every address of the machine, even if torchrun is given only one, and
+has no password. So agents use the rendezvous LOCAL, which takes a listener that the parent has bound to the loopback.
 """
 
 import ctypes
@@ -13,24 +13,24 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-PARENT = "RECSMITH_PARENT"  # environment: the process that a child of a job must not outlive
-LOCAL = "local"  # torchrun's --rdzv-backend: its `static`, with a listener; --rdzv-conf rank=HOST,listener=DESCRIPTOR
-STORE_TIMEOUT = timedelta(minutes=10)  # torchrun's own
-_PR_SET_PDEATHSIG = 1  # of prctl(2): the signal that a process gets when its parent dies
+PARENT = "RECSMITH_PARENT"  # environment variable: id of the process that a child of a job must not outlive
+LOCAL = "local"  # --rdzv-backend: torchrun's `static` with a listener; --rdzv-conf rank=HOST,listener=DESCRIPTOR
+STORE_TIMEOUT = timedelta(minutes=10)  # torchrun's own timeout
+_PR_SET_PDEATHSIG = 1  # option of prctl(2): the signal that a process gets when its parent dies
 
 
 def end_with_parent() -> None:
-    """Have Linux kill this process when its parent dies, even by SIGKILL; leave at once where it is dead already."""
+    """Make Linux kill this process when its parent dies, even by SIGKILL; exit at once if it is already dead."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(os.environ[PARENT]):
         sys.exit("the process that started this job is gone")
-    os.environ[PARENT] = str(os.getpid())  # for the children of this one
+    os.environ[PARENT] = str(os.getpid())  # for the children of this process
 
 
 def hosted_store(host: str, port: int, listener: int, timeout: timedelta) -> Any:
-    """A store of PyTorch's behind a listener at 'host:port', which it closes when it ends.
+    """A TCPStore of PyTorch that serves on an existing listener at 'host:port', and closes it in the end.
 
-    listener: file descriptor of a listening socket.
+    listener: file descriptor of the listening socket.
     """
     from torch._C._distributed_c10d import TCPStore
 
@@ -41,7 +41,7 @@ def hosted_store(host: str, port: int, listener: int, timeout: timedelta) -> Any
 
 
 def register_local_rendezvous() -> None:
-    """Let torchrun know LOCAL."""
+    """Register the rendezvous backend LOCAL with torchrun."""
     from torch.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
     from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 

@@ -1,14 +1,14 @@
-"""Starts local torchrun jobs: the one way in which RecSmith runs several ranks on this machine.
+"""Starts local torchrun jobs; all of RecSmith's runs of several ranks on this machine use this module.
 
     results = launch("package.module:function", {"steps": 10}, ranks=4, hosts=2)
 
-Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
-need not know is done here: a listener and the interface that gloo must use (machine.py), one torchrun agent per
-emulated host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all
-children when the parent is interrupted or dies. Linux only.
+Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. This module
+takes care of the details: a listener and the interface that gloo must use (machine.py), one torchrun agent per emulated
+host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all children
+when the parent is interrupted or dies. Linux only.
 
-A job locks its folder while it runs, and the system frees the lock when the process ends, however it does. Whoever
-starts the next job removes the folders that nobody has locked: numbers of processes come again, locks do not.
+A job locks its folder while it runs, and the system releases the lock when the process ends in any way. The start of
+the next job removes folders that are not locked. Process ids would not do, since the system reuses them.
 """
 
 import fcntl
@@ -35,31 +35,37 @@ from recsmith.jobs.processes import places_of_modules
 from recsmith.jobs.worker import SENTENCE
 
 PREFIX = "recsmith-job-"
-LOCKED = "locked"  # a file in it: its job has locked the folder, so that who finds it unlocked knows that it ended
-UNLOCKED_S = 60.0  # for which a folder without that file stays: its job may lock it the next moment
-TIMEOUT_S = 600.0  # seconds of a job, where its caller knows no better
-LAST_LINES = 25  # of a failing rank's output that an error shows: a traceback and what led to it
-GRACE_S = 5.0  # seconds between asking agents to end and killing them; they must end their ranks within it
-POLL_S = 0.05  # seconds between two checks of the agents: short beside the seconds that a job takes to start
+LOCKED = "locked"  # a file in a job's folder once the folder is locked; with it, an unlocked folder's job has ended
+UNLOCKED_S = 60.0  # seconds for which a folder without that file is kept: its job may be about to lock it
+TIMEOUT_S = 600.0  # seconds of a job by default
+LAST_LINES = 25  # lines of a failing rank's output in an error: a traceback and the lines before it
+GRACE_S = 5.0  # seconds between asking agents to end and killing them; within it they must end their ranks
+POLL_S = 0.05  # seconds between two checks of the agents: short compared with the start of a job, which takes seconds
 
 
 def launch(
     function: str, arguments: dict[str, Any], *, ranks: int, hosts: int = 1, timeout_s: float = TIMEOUT_S,
     restarts: int = 0, names_modules: bool = False, on_message: Callable[[Any], object] | None = None,
 ) -> list[Any]:  # fmt: skip
-    """What `function` (written 'package.module:name') returned on each of `ranks` local ranks, in order of ranks.
+    """Run a function on `ranks` local ranks and return its results, in order of ranks.
 
-    hosts: emulated hosts, each with ranks / hosts ranks and its own torchrun agent. arguments: JSON data. restarts: how
-    often all ranks are started again after one has failed.
-    names_modules: the arguments name modules of the user's, which may lie in the working folder.
-    on_message(message): gets what rank 0 writes (log.py). The function is found wherever this process finds modules
-    (sys.path), so a script can name one of its own; jobs of RecSmith's own import nothing from the working folder. The
-    ranks use nccl where each has a GPU of its own, gloo on CPU elsewhere.
+    The ranks use nccl if each has its own GPU, else gloo on CPU.
+
+    Args:
+        function: 'package.module:name'. It is searched in this process's sys.path, so a script can name a function of
+            its own; RecSmith's own jobs import nothing from the working folder.
+        arguments: the function's keyword arguments, as JSON data.
+        ranks: number of ranks.
+        hosts: number of emulated hosts, each with ranks / hosts ranks and its own torchrun agent.
+        timeout_s: seconds after which the job is ended.
+        restarts: how often all ranks are started again after one has failed.
+        names_modules: whether the arguments name modules of the user, which may be in the working folder.
+        on_message: called with each message that rank 0 writes (log.py).
 
     Raises:
         UsageError: ranks are not a multiple of hosts.
         MissingExtra: torch is not installed.
-        RecSmithError: a rank failed, with what it raised where that is RecSmith's own, or the job did not end in time.
+        RecSmithError: a rank failed (an error of RecSmith is raised again here), or the job did not end in time.
     """
     if ranks < 1 or hosts < 1 or ranks % hosts:
         raise UsageError(f"{ranks} ranks on {hosts} hosts; both must be at least 1 and hosts must divide ranks")
@@ -84,7 +90,7 @@ def launch(
 def _agents(
     folder: Path, ranks: int, hosts: int, restarts: int, environment: dict[str, str]
 ) -> Generator[list[subprocess.Popen[bytes]]]:
-    """One torchrun agent per host; all of them end with this block, however it ends."""
+    """Start one torchrun agent per host; all agents are ended when the block ends in any way."""
     agents: list[subprocess.Popen[bytes]] = []
     try:
         with listener() as store:
@@ -99,7 +105,7 @@ def _agents(
                     "--log-dir", str(folder / f"logs-{host}"),
                     "--max-restarts", str(restarts), "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
                 ]  # fmt: skip
-                # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
+                # In its own session: Ctrl-C reaches this process only, which then ends the agents in order.
                 agents.append(
                     subprocess.Popen(
                         command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
@@ -113,9 +119,9 @@ def _agents(
 
 
 def job_environment(ranks: int, *, own: bool) -> dict[str, str]:
-    """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (processes.py).
+    """Environment of agents and ranks: evenly shared cores, loopback interface, paths of modules (processes.py).
 
-    A number of threads that the user has exported stays.
+    An OMP_NUM_THREADS that the user has exported is kept. own: whether the job runs only RecSmith's code.
     """
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
@@ -131,7 +137,7 @@ def job_environment(ranks: int, *, own: bool) -> dict[str, str]:
 
 
 def _end(agents: list[subprocess.Popen[bytes]]) -> None:
-    """Ask agents (which ask their ranks) to end; after a grace, end them."""
+    """Ask agents (which ask their ranks) to end; kill those that have not ended after GRACE_S."""
     for agent in agents:
         if agent.poll() is None:
             agent.send_signal(signal.SIGTERM)
@@ -146,9 +152,9 @@ def _end(agents: list[subprocess.Popen[bytes]]) -> None:
 def _until_ended(
     agents: list[subprocess.Popen[bytes]], folder: Path, ranks: int, timeout_s: float, log: JobLog
 ) -> Generator[Any]:
-    """The messages of the job until all of its agents have ended well.
+    """The messages of the job until all of its agents have ended; raises the job's error if it failed.
 
-    A job whose ranks have all left their results is complete, whatever ended its processes after that.
+    A job is complete if all ranks have written their results, even if its processes fail after that.
     """
     deadline = time.monotonic() + timeout_s
     while any(agent.poll() is None for agent in agents):
@@ -160,20 +166,20 @@ def _until_ended(
                 f"the local job did not end within {timeout_s:g} s; give it more time\n{_failing_output(folder)}"
             )
         time.sleep(POLL_S)
-    yield from log.new_messages()  # also what a job said last that failed
+    yield from log.new_messages()  # also the last messages of a failed job
     if any(agent.poll() for agent in agents) and not _is_complete(folder, ranks):
         raise failure_of(folder)
 
 
 def _is_complete(folder: Path, ranks: int) -> bool:
-    """Whether every rank of one attempt has left its result."""
+    """Whether every rank has written its result, all in the same attempt."""
     if not all((folder / f"rank-{rank}.json").exists() for rank in range(ranks)):
         return False
     return len({_result(folder, rank)["attempt"] for rank in range(ranks)}) == 1
 
 
 def failure_of(folder: Path) -> RecSmithError:
-    """What the rank that failed first raised on purpose, or else its output."""
+    """The RecSmith error that the first failing rank raised; for any other failure, an error with its output."""
     for error in _errors(folder)[:1]:
         sentence = error.with_suffix(SENTENCE)
         if sentence.exists():
@@ -183,13 +189,13 @@ def failure_of(folder: Path) -> RecSmithError:
 
 
 def _errors(folder: Path) -> list[Path]:
-    """Tracebacks of the last attempt, in order of time: their names begin with attempt and time."""
+    """Files with tracebacks of the last attempt, in order of time; their names begin with attempt and time."""
     found = sorted(folder.glob("*.error"))
     return [path for path in found if path.name.partition("-")[0] == found[-1].name.partition("-")[0]]
 
 
 def _failing_output(folder: Path) -> str:
-    """Last lines of the rank that failed first, or of the agents where no rank said anything."""
+    """The traceback of the first failing rank; without one, the last lines of all ranks and agents."""
     failed = _errors(folder)
     if failed:
         return f"{failed[0].stem.partition('.')[2]}: {failed[0].read_text().strip()}"
@@ -211,7 +217,7 @@ def _result(folder: Path, rank: int) -> Any:
 
 @contextmanager
 def job_folder() -> Generator[Path]:
-    """A folder of this job's own, gone when the block ends; folders whose jobs were killed are removed first."""
+    """A new folder for this job, removed when the block ends; folders of killed jobs are removed first."""
     remove_left_folders(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
         handle = os.open(name, os.O_RDONLY)
@@ -224,11 +230,11 @@ def job_folder() -> Generator[Path]:
 
 
 def remove_left_folders(place: Path) -> None:
-    """Remove this user's folders of jobs that have ended without doing so."""
+    """Remove this user's folders of jobs that were killed before they could remove them."""
     for folder in place.glob(f"{PREFIX}*"):
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:  # another user's, or gone
+        except OSError:  # the folder is another user's, or already removed
             continue
         try:
             found = os.fstat(handle)
@@ -236,7 +242,7 @@ def remove_left_folders(place: Path) -> None:
             if found.st_uid == os.getuid() and ended:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # its job runs
+        except OSError:  # its job is running
             pass
         finally:
             os.close(handle)

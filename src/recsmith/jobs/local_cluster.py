@@ -1,4 +1,4 @@
-"""The cluster of a job whose ranks are of machines like this one: its memory as it is free now, and links over gloo."""
+"""The cluster of a job on machines like this one, with the memory that is free now and the speeds of gloo."""
 
 import logging
 from dataclasses import replace
@@ -10,7 +10,7 @@ from recsmith.adapters.topology import device_type, read_cluster
 from recsmith.clusters import Cluster, Links
 from recsmith.jobs.machine import free_bytes
 
-TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
+TABLES_SHARE = 0.8  # fraction of memory that an auto plan gives to tables; the rest is for batches, outputs, program
 GLOO = Links(
     intra_host_bandwidth=2.0e9, inter_host_bandwidth=1.0e9, intra_host_latency_s=2e-4, inter_host_latency_s=4e-4
 )
@@ -22,9 +22,9 @@ An all_to_all of 2 processes takes 0.14 ms and 3.3 GB/s, of 4 on two cores 0.5 m
 
 
 def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
-    """The cluster of a job of so many ranks, started on machines like this one."""
+    """The cluster of a job with this many ranks on machines like this one."""
     kind = device_type()
-    logging.getLogger("torchrec").setLevel(logging.ERROR)  # it warns of topologies that are made directly
+    logging.getLogger("torchrec").setLevel(logging.ERROR)  # TorchRec warns of topologies that are made directly
     if kind == "cuda":
         capacity = torch.cuda.get_device_properties(0).total_memory
         return read_cluster(
@@ -36,6 +36,6 @@ def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
 
 
 def steady(size: int) -> int:
-    """Bytes of free memory without what changes by the second: a dry run then tells the plan that its job makes."""
-    fine = max(0, size.bit_length() - 5)  # at most a sixteenth is left out
+    """Bytes rounded down to 5 significant bits, so that a dry run and its job see equal free memory and plan alike."""
+    fine = max(0, size.bit_length() - 5)  # rounds down by at most a sixteenth
     return size >> fine << fine

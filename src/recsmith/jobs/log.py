@@ -1,9 +1,9 @@
-"""What a job says while it runs: messages to the process that started it, and numbers for TensorBoard.
+"""Output of a running job: messages to the process that started it, and numbers for TensorBoard.
 
-    write_message({"step": 3})                       # in the function that every rank runs; rank 0 alone writes
+    write_message({"step": 3})                       # in the function that every rank runs; only rank 0 writes
     log = JobLog(file); log.new_messages()           # in the process that started it: [{"step": 3}]
 
-Messages lie as lines in a file of the job's folder, so nothing waits for anybody and none is lost.
+Messages are lines of a file in the job's folder, so neither side waits for the other and no message is lost.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 from recsmith._install import TENSORBOARD
 from recsmith.errors import MissingExtra
 
-LOG_FILE = "RECSMITH_JOB_LOG"  # environment of ranks: the file that rank 0 writes to
+LOG_FILE = "RECSMITH_JOB_LOG"  # environment variable of ranks: the file that rank 0 writes to
 
 
 def write_message(message: Any) -> None:
@@ -30,14 +30,14 @@ def write_message(message: Any) -> None:
 
 
 class JobLog:
-    """Reads the messages of a job, each once. file: where they are written, which need not be there yet."""
+    """Reads the messages of a job, each once. file: the file of messages, which need not exist yet."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._read = 0
 
     def new_messages(self) -> list[Any]:
-        """The messages that were written since the last time."""
+        """The messages written since the last call."""
         if not self.file.exists():
             return []
         with self.file.open("rb") as file:
@@ -48,30 +48,30 @@ class JobLog:
 
 
 def has_tensorboard() -> bool:
-    """Whether TensorBoard's files can be written here."""
+    """Whether TensorBoard and torch are installed."""
     return find_spec("tensorboard") is not None and find_spec("torch") is not None
 
 
 def require_tensorboard(required_by: str) -> None:
-    """MissingExtra where TensorBoard is not installed. required_by: the key of a run that wants it."""
+    """Raise MissingExtra if TensorBoard is not installed. required_by: the key of a run that needs it."""
     if not has_tensorboard():
         raise MissingExtra(f"{required_by} needs TensorBoard: {TENSORBOARD}")
 
 
 class Board:
-    """TensorBoard's file of a folder. A disk that refuses it costs these numbers, and not the run.
+    """Writes a TensorBoard file in a folder. If the disk refuses, these numbers are lost, but the run continues.
 
-    first: the step of the first number that is written; what an earlier run wrote of it and of later ones is hidden.
+    first: the first step that is written; numbers of an earlier run from this step on are hidden.
     """
 
     def __init__(self, folder: Path, first: int) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TensorBoard's own, of what it imports
+            warnings.simplefilter("ignore")  # TensorBoard warns of its own imports
             writer = import_module("torch.utils.tensorboard").SummaryWriter
         self._writer: Any = writer(str(folder), purge_step=first)
 
     def write(self, step: int, values: Mapping[str, object], group: str = "") -> None:
-        """Write the numbers among the values of a step. group: what stands before their names, as in train/logloss."""
+        """Write the numbers among the values of a step. group: prefix of their names, as in train/logloss."""
         for name, value in values.items():
             if self._writer is not None and isinstance(value, int | float) and name != "step":
                 try:
@@ -80,7 +80,7 @@ class Board:
                     self._writer = None
 
     def write_text(self, step: int, name: str, text: str) -> None:
-        """Write what was said at a step."""
+        """Write a text for a step."""
         if self._writer is not None:
             try:
                 self._writer.add_text(name, text, step)
@@ -88,7 +88,7 @@ class Board:
                 self._writer = None
 
     def close(self) -> None:
-        """Write what is still in memory; a process that ends without this loses up to two minutes of numbers."""
+        """Write the numbers still in memory; a process that ends without this loses up to two minutes of them."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()

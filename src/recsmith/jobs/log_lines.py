@@ -1,4 +1,4 @@
-"""Reads what log.jsonl of a run says, for resumed jobs, benchmarks and watches. Imports no torch."""
+"""Reads the lines of a run's log.jsonl, for resumed jobs, benchmarks and watches. Imports no torch."""
 
 import statistics
 import sys
@@ -10,15 +10,15 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import json_lines
 
 LOG = "log.jsonl"
-RANKS = "ranks"  # event of the times of all ranks, at the end of training
-BROUGHT = "brought"  # event of what each system of a run brought, there too
+RANKS = "ranks"  # event with the times of all ranks, at the end of training
+BROUGHT = "brought"  # event with the effect of each system of a run, at the end of training
 ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading raises where a line lacks something, or it is of another type."""
-LARGEST = sys.float_info.max  # of numbers; whole numbers of a damaged line may be larger
+LARGEST = sys.float_info.max  # largest valid number; whole numbers of a damaged line may be larger
 
 
 def logged(file: Path, event: str | None = None, until: int | None = None) -> list[dict[str, Any]]:
-    """The whole lines of an event, or of all, up to a step where one is given; UsageError where there is no log."""
+    """The complete lines of one event or of all, up to step `until` if given; UsageError if there is no log."""
     if not file.exists():
         raise UsageError(f"'{file.parent}' has no {LOG}; give the output folder of a run")
     return [each for _, each in json_lines(file) if each is not None and _is_wanted(each, event, until)]
@@ -31,7 +31,7 @@ def _is_wanted(line: dict[str, Any], event: str | None, until: int | None) -> bo
 
 
 def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
-    """A finite number of a line; CorruptFile where it has none."""
+    """A finite number of a line; CorruptFile if the line lacks it."""
     value = line.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         raise CorruptFile(
@@ -42,9 +42,10 @@ def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
 
 
 def speed_over(file: Path, lines: Sequence[dict[str, Any]]) -> float:
-    """Samples a second over lines of training that follow each other: of all their time, not of the usual line.
+    """Samples per second over consecutive lines of training: the mean over all of their time, not a typical line.
 
-    A window of samples is read within few steps, so the usual line has none of it. Lines are of as many steps each.
+    Reading a window of samples falls within few steps, which a typical line would leave out. All lines must cover
+    equally many steps.
     """
     speeds = [logged_number(file, line, "samples_per_s") for line in lines]
     if min(speeds) < 0:
@@ -53,5 +54,5 @@ def speed_over(file: Path, lines: Sequence[dict[str, Any]]) -> float:
 
 
 def lacking(file: Path, error: Exception) -> CorruptFile:
-    """What to raise of a log whose lines lack something."""
+    """The error for a log in which a line lacks a value."""
     return CorruptFile(f"'{file}': a line lacks {error}; it is damaged, or of another version")

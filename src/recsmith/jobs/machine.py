@@ -1,4 +1,4 @@
-"""This machine, as Linux reports it: processor, free cores and memory, and the loopback interface of local jobs."""
+"""Facts about this machine, as Linux reports them: processor, free cores and memory, loopback interface and ports."""
 
 import ipaddress
 import os
@@ -11,20 +11,20 @@ from recsmith.errors import RecSmithError
 
 
 def describe_cpu() -> str:
-    """Name, cores and last-level cache; 'unknown' where Linux does not report them."""
+    """A text of the processor's name, cores and last-level cache; 'unknown' for what Linux does not report."""
     return f"{_model()}, {os.cpu_count()} cores, last cache {_last_cache()}"
 
 
-PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
+PROGRAM_BYTES = 200 * 2**20  # least memory of a process with PyTorch, TorchRec and FBGEMM; 259 MiB were measured
 
 
 def free_bytes() -> int | None:
-    """Bytes of memory that programs can still take; None where Linux does not report it."""
+    """Bytes of memory that programs can still take; None if Linux does not report it."""
     return _memory("MemAvailable")
 
 
 def memory_bytes() -> int | None:
-    """Bytes of memory that there are, taken or free; None where Linux does not report it."""
+    """Bytes of all memory, used or free; None if Linux does not report it."""
     return _memory("MemTotal")
 
 
@@ -37,7 +37,7 @@ def _memory(field: str) -> int | None:
 
 
 def processor_flags() -> frozenset[str]:
-    """What the processor can do, by Linux' names such as avx512_bf16; none where Linux does not report it."""
+    """Features of the processor by Linux's names, such as avx512_bf16; empty if Linux does not report them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -46,7 +46,7 @@ def processor_flags() -> frozenset[str]:
 
 
 def free_cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -60,7 +60,7 @@ def _model() -> str:
 
 
 def _last_cache() -> str:
-    """As Linux writes it, such as 32768K."""
+    """Size of the last-level cache as Linux writes it, such as 32768K."""
     try:
         return Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
     except OSError:
@@ -68,13 +68,13 @@ def _last_cache() -> str:
 
 
 LOOPBACK = "127.0.0.1"
-FIRST_PORT, PORTS = 20_000, 12_000  # below 32768, where Linux begins to give ports to outgoing connections
-TRIES = 100  # of ports drawn at random; nearly all are free
+FIRST_PORT, PORTS = 20_000, 12_000  # below 32768, from which Linux assigns ports to outgoing connections
+TRIES = 100  # number of random ports that are tried; nearly all are free
 _IFF_LOOPBACK = 0x8  # of an interface's flags, netdevice(7)
 
 
 def loopback_interface() -> str:
-    """Name of the loopback interface; gloo picks another one, and hangs, where this is not said."""
+    """Name of the loopback interface; without it, gloo may pick another interface and hang."""
     for _, name in socket.if_nameindex():
         flags = Path("/sys/class/net") / name / "flags"
         if flags.exists() and int(flags.read_text(), 16) & _IFF_LOOPBACK:
@@ -86,7 +86,7 @@ def free_port() -> int:
     """A port of LOOPBACK that is free now, and that no outgoing connection takes before torchrun listens.
 
     Raises:
-        RecSmithError: none of those drawn was free.
+        RecSmithError: none of the tried ports was free.
     """
     for _ in range(TRIES):
         port = FIRST_PORT + secrets.randbelow(PORTS)
@@ -100,7 +100,7 @@ def free_port() -> int:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether other machines cannot reach this address, or name."""
+    """Whether an address or host name is a loopback one, which other machines cannot reach."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -108,10 +108,10 @@ def is_loopback(host: str) -> bool:
 
 
 def listener(host: str = LOOPBACK, port: int = 0) -> socket.socket:
-    """A socket that listens at this address alone. port: 0 is one that is free.
+    """A socket that listens at this address only. port: 0 takes a free port.
 
     Raises:
-        OSError: another program listens there, or the host is not of this machine.
+        OSError: another program listens there, or the address is not of this machine.
     """
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     made = socket.socket(family)

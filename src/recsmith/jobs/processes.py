@@ -1,10 +1,10 @@
-"""Local processes that serve this one: where they find modules, how they start and end, and arrays through their pipes.
+"""Local helper processes: their module paths, their start and end, and arrays sent through their pipes.
 
-Modules are never found in the working folder, unless the user named a module. Python looks there first (`python -m`,
-`python -c`, an interactive session). A file of any name may lie there, `secrets.py` for example, and would be run in
-place of the library's. Processes start with -P and PYTHONSAFEPATH, and get their places instead.
+Modules are never imported from the working folder, unless the user named a module. Python looks there first (`python
+-m`, `python -c`, an interactive session). A file of any name may be there, such as `secrets.py`, and would be run in
+place of the library's. So processes start with -P and PYTHONSAFEPATH, and get explicit paths.
 
-A message of arrays is eight bytes of length, then a safetensors file; nothing to execute.
+A message of arrays is eight bytes of length, then a safetensors file, which contains no code.
 """
 
 import os
@@ -23,10 +23,10 @@ from recsmith.errors import CorruptFile
 
 
 def places_of_modules(*, own: bool) -> list[str]:
-    """The places of this process (sys.path) for its jobs. own: whether a job runs nothing but RecSmith.
+    """The paths (sys.path) that a job gets from this process. own: whether the job runs only RecSmith's code.
 
-    The working folder is left out of RecSmith's own jobs, and stays for a module that the user named. It also stays
-    where it is what RecSmith itself was imported from, as in a checkout.
+    The working folder is left out for RecSmith's own jobs and kept for a module that the user named. It is also kept if
+    RecSmith itself was imported from there, as in a checkout.
     """
     here = os.path.realpath(os.curdir)
     entries = [entry or here for entry in sys.path]
@@ -42,14 +42,14 @@ def _home() -> str:
     return os.path.realpath(Path(recsmith.__file__).parents[1])
 
 
-TOGETHER_S = 1.0  # signals within it are one: launchers, and those who end a job, send one to each process and group
-GRACE_S = 5.0  # that a process has to end once its pipes are closed
+TOGETHER_S = 1.0  # seconds within which several signals count as one: launchers signal each process and each group
+GRACE_S = 5.0  # seconds that a process has to end once its pipes are closed
 
 
 def start_piped(module: str, arguments: str, *, own: bool = True) -> subprocess.Popen[bytes]:
-    """Start `python -m module arguments` with pipes; own: it runs nothing but RecSmith.
+    """Start `python -m module arguments` with pipes. own: whether it runs only RecSmith's code.
 
-    It has a session of its own: Ctrl-C reaches this process alone, which then ends the other in order.
+    It runs in its own session: Ctrl-C reaches this process only, which then ends the other one in order.
     """
     environment = {
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONSAFEPATH": "1",
@@ -62,20 +62,20 @@ def start_piped(module: str, arguments: str, *, own: bool = True) -> subprocess.
 
 
 def pipe_of(pipe: IO[bytes] | None) -> Any:
-    """A pipe of such a process."""
+    """A pipe of a process started by `start_piped`, which is never None."""
     assert pipe is not None, "these processes are started with pipes"
     return pipe
 
 
 def close_pipes(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipes of a process, which then ends."""
+    """Close the pipes of a process, which makes it end."""
     for pipe in (process.stdin, process.stdout):
         with suppress(OSError):
             pipe_of(pipe).close()
 
 
 def end_piped(process: subprocess.Popen[bytes], *, at_once: bool = False) -> None:
-    """Wait until a process whose pipes were closed has ended; kill it where it does not, or at once."""
+    """Wait until a process whose pipes were closed has ended; kill it after GRACE_S, or at once if `at_once`."""
     if at_once:
         process.kill()
     try:
@@ -85,14 +85,14 @@ def end_piped(process: subprocess.Popen[bytes], *, at_once: bool = False) -> Non
         process.wait()
 
 
-LARGEST = 2**30  # bytes; the largest rows of tasks need a twentieth
+LARGEST = 2**30  # most bytes of a message; the largest rows of tasks need a twentieth of this
 _LENGTH = struct.Struct(">Q")
 
 Arrays = dict[str, Any]
 
 
 def send(pipe: IO[bytes], arrays: Arrays) -> None:
-    """Write arrays; OSError where nobody reads any more."""
+    """Write a message of arrays; OSError if the reader has gone."""
     from safetensors.numpy import save
 
     body = save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
@@ -102,10 +102,10 @@ def send(pipe: IO[bytes], arrays: Arrays) -> None:
 
 
 def receive(pipe: IO[bytes]) -> Arrays | None:
-    """The next arrays; None where the other side has ended, also in the middle of a message.
+    """The next message of arrays; None if the other side has ended, also in the middle of a message.
 
     Raises:
-        CorruptFile: what came is no message.
+        CorruptFile: the bytes are no message.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -131,5 +131,5 @@ def encode_text(text: str) -> Any:
 
 
 def decode_text(array: Any) -> str:
-    """The text of such an array."""
+    """The text of an array made by `encode_text`."""
     return bytes(np.asarray(array, dtype=np.uint8)).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""A plan's model, sharded by DistributedModelParallel or DMPCollection (2D parallelism), and the weights of each rank.
+"""The model of a plan, sharded by DistributedModelParallel or DMPCollection (2D parallelism), and each rank's weights.
 
 Every function here runs on all ranks of a job (launch.py).
 """
@@ -43,11 +43,10 @@ def replicated(
     data_parallel_wrapper: model_parallel.DataParallelWrapper | None = None,
     submodule_configs: Sequence[DMPCollectionConfig] = (),
 ) -> model_parallel.DMPCollection:
-    """The model in as many sharding groups as the cluster says, each sharded by the plan, which TorchRec changes.
+    """The model in the cluster's sharding groups, each sharded by the plan; TorchRec changes `sharding_plan` in place.
 
-    submodule_configs: of types of modules that have plans and groups of their own.
-
-    gloo averages nothing, so its replicas sum and divide instead.
+    gloo has no averaging all-reduce, so on CPU replicas sum and divide. submodule_configs: configurations of module
+    types that have their own plans and groups.
     """
     assert dist.group.WORLD is not None
     return _collection_class()(
@@ -59,12 +58,12 @@ def replicated(
 
 @cache
 def _collection_class() -> type[model_parallel.DMPCollection]:
-    """TorchRec's DMPCollection; where there is no GPU, without the assertion of its constructor that asks for one."""
+    """TorchRec's DMPCollection; without a GPU, a subclass whose constructor does not assert that there is one."""
     if torch.cuda.is_available():
         return model_parallel.DMPCollection
 
     class CpuDMPCollection(model_parallel.DMPCollection):
-        """Shards lie on `cpu`, where TorchRec's remapped plan numbers devices: cpu:1."""
+        """DMPCollection on CPU: shards are placed on `cpu`; TorchRec's remapped plan would number devices (cpu:1)."""
 
         def __init__(self, *args: Any, **keywords: Any) -> None:
             _constructor_without_assertions()(self, *args, **keywords)
@@ -85,13 +84,13 @@ def _collection_class() -> type[model_parallel.DMPCollection]:
 
 @cache
 def _constructor_without_assertions() -> FunctionType:
-    """DMPCollection's constructor as `python -O` would have it, which compiles assertions away."""
+    """DMPCollection's constructor compiled without assertions, as `python -O` does."""
     path = str(model_parallel.__file__)
     whole = compile(inspect.getsource(model_parallel), path, "exec", dont_inherit=True, optimize=1)
     of_class = _code_in(whole, model_parallel.DMPCollection.__name__)
     made = _code_in(of_class, "__init__")
     plain = inspect.unwrap(model_parallel.DMPCollection.__init__)
-    closure = (CellType(model_parallel.DMPCollection),)  # what `super()` means there
+    closure = (CellType(model_parallel.DMPCollection),)  # the class that `super()` refers to there
     return FunctionType(made, model_parallel.__dict__, "__init__", plain.__defaults__, closure)
 
 
@@ -106,22 +105,22 @@ def _shards_of(plan: ShardingPlan) -> Iterator[Any]:
 
 
 def optimizer_of(name: str) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
-    """An optimizer's class, and keywords: arbitrary, but large enough for training to move weights by 1e-3 and more."""
+    """An optimizer's class and keyword arguments; its learning rate is arbitrary, but moves weights by 1e-3 or more."""
     found = OPTIMIZERS[name]
     return cast(Any, load(found.torch_class)), {"lr": 0.1, **({"eps": 1e-8} if "eps" in found.settings else {})}
 
 
 def rank_device() -> torch.device:
-    """This rank's device."""
+    """The device of this rank: its GPU by LOCAL_RANK, or the CPU."""
     return (
         torch.device(device_type(), int(os.environ["LOCAL_RANK"])) if device_type() == "cuda" else torch.device("cpu")
     )
 
 
 def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel, torch.optim.Optimizer | None]:
-    """The plan's model, sharded, and the dense optimizer of its data_parallel tables (None where there are none).
+    """The plan's model, sharded, and the dense optimizer of its data_parallel tables (None if there are none).
 
-    optimizer: of all tables but those that have one of their own in the plan and are not data_parallel.
+    optimizer: the optimizer of all tables, except sharded tables for which the plan names another one.
     """
     plan = with_model_collections(plan)
     own = {table.name: table.optimizer or optimizer for table in plan.workload.tables}
@@ -145,12 +144,12 @@ def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel,
 
 
 def table_of(parameter: str) -> str:
-    """The table of a parameter's name, such as 'collections.0.embedding_bags.t0.weight'."""
+    """The table name in a parameter's name: 't0' of 'collections.0.embedding_bags.t0.weight'."""
     return parameter.removesuffix(".weight").rpartition(".")[2]
 
 
 class NamedShard(NamedTuple):
-    """What a rank holds of a parameter. corner: its place in the whole. everywhere: all ranks hold the same."""
+    """A part of a parameter on this rank. corner: its offsets in the whole. everywhere: all ranks hold the same."""
 
     parameter: str
     corner: tuple[int, ...]
@@ -159,20 +158,20 @@ class NamedShard(NamedTuple):
 
 
 def named_shards(model: nn.Module) -> Iterator[NamedShard]:
-    """What this rank holds of each parameter of a model, sharded or whole."""
+    """The parts of a model's parameters, sharded or whole, that this rank holds."""
     for name, value in model.state_dict().items():
         for corner, tensor, everywhere in held_of(value):
             yield NamedShard(name, corner, tensor, everywhere=everywhere)
 
 
 def held_of(value: Any) -> Iterator[tuple[tuple[int, ...], torch.Tensor, bool]]:
-    """What this rank holds of a tensor: (its corner in the whole, the part, whether all ranks hold the same)."""
+    """This rank's parts of a tensor: (offsets in the whole, the part, whether all ranks hold the same part)."""
     if isinstance(value, ShardedTensor):
         for shard in value.local_shards():
             yield tuple(shard.metadata.shard_offsets), shard.tensor, False
-    elif isinstance(value, DTensor):  # of 2D jobs
+    elif isinstance(value, DTensor):  # in 2D jobs
         local: Any = value.to_local()
-        held = local.local_shards()  # a rank that holds none has an offset all the same
+        held = local.local_shards()  # a rank without shards still has an offset
         for corner, tensor in zip(local.local_offsets(), held, strict=bool(held)):
             yield tuple(corner), tensor, False
     else:
@@ -180,7 +179,7 @@ def held_of(value: Any) -> Iterator[tuple[tuple[int, ...], torch.Tensor, bool]]:
 
 
 def local_shards(sharded: nn.Module) -> Iterator[tuple[str, tuple[int, int], torch.Tensor]]:
-    """(table, (row, column) of its corner, weights) of every shard of a table on this rank; copies are at (0, 0)."""
+    """This rank's shards of tables: (table, (row, column) of the corner, weights); full copies are at (0, 0)."""
     for name, corner, tensor, _ in named_shards(sharded):
         row, column = (*corner, 0, 0)[:2]
         yield table_of(name), (row, column), tensor

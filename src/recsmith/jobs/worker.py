@@ -1,6 +1,6 @@
-"""What each rank of a local job runs: python -m recsmith.jobs.worker FOLDER, started by torchrun.
+"""The program of each rank of a local job: python -m recsmith.jobs.worker FOLDER, started by torchrun.
 
-torch is imported late, so that a rank is bound to its parent's life from its first milliseconds.
+torch is imported late, so that a rank ends with its parent from its first milliseconds on.
 """
 
 import gc
@@ -21,17 +21,17 @@ from recsmith.files import write_text
 from recsmith.jobs.agent import end_with_parent
 from recsmith.jobs.hosts.rank import HOST_ROUND
 
-SENTENCE = ".sentence"  # of a failure that RecSmith raised on purpose: its class and message, beside its traceback
-WAITING_S = 10.0  # after which a rank says that it waits: longer than ranks of one start need
-TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins; a whole job has as long
+SENTENCE = ".sentence"  # ending of the file with class and message of a RecSmith error, next to its traceback
+WAITING_S = 10.0  # seconds after which a rank reports that it waits: longer than ranks of one start need
+TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins; a whole job has the same limit
 
 
 def run(folder: Path) -> None:
-    """Run the job's function and leave its result in the folder; inside a process group, unless it joins none."""
+    """Run the job's function, in a process group unless the job joins none, and write its result into the folder."""
     rank = int(os.environ["RANK"])
     job = json.loads((folder / "job.json").read_text())
     module, _, name = job["function"].partition(":")
-    gc.disable()  # what is imported stays, and looking through it for garbage takes a sixth of importing TorchRec
+    gc.disable()  # imported objects are never garbage, and collecting takes a sixth of the time to import TorchRec
     if job.get("joins", True):
         join()
     function = getattr(import_module(module), name)
@@ -41,10 +41,10 @@ def run(folder: Path) -> None:
 
 
 def join() -> None:
-    """Join the job's process group: nccl where every rank of this machine has a GPU of its own, gloo elsewhere."""
+    """Join the job's process group: nccl if every rank of this machine has its own GPU, else gloo."""
     import torch
 
-    emulated = int(os.environ["GROUP_WORLD_SIZE"]) > 1  # local ranks of two hosts would meet on one GPU
+    emulated = int(os.environ["GROUP_WORLD_SIZE"]) > 1  # equal local ranks of two emulated hosts would share a GPU
     if emulated or torch.cuda.device_count() < int(os.environ["WORLD_SIZE"]):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if torch.cuda.is_available():
@@ -53,13 +53,13 @@ def join() -> None:
 
 
 def join_group(backend: str) -> None:
-    """Join the process group of a launcher's job, also one that was started again.
+    """Join the process group of a launcher's job, also after a restart.
 
-    torchrun with a fixed address keeps its store over restarts, and PyTorch 2.13 reads in it where ranks of the attempt
-    before listened. So each attempt has keys of its own.
+    torchrun with a fixed address keeps its store over restarts, and PyTorch 2.13 would read the addresses of the
+    previous attempt's ranks from it. So each attempt has its own prefix of keys.
 
     Raises:
-        RecSmithError: the ranks cannot meet at MASTER_ADDR and MASTER_PORT, such as where another program has the port.
+        RecSmithError: the ranks cannot meet at MASTER_ADDR and MASTER_PORT, for example if the port is taken.
     """
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
@@ -80,12 +80,12 @@ def join_group(backend: str) -> None:
 
 
 def _attempt() -> int:
-    """Which start of the job's ranks this is, from 0."""
+    """Number of the job's current start, from 0."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def _say_that_it_waits() -> None:
-    """Tell whoever reads stderr which ranks this one waits for."""
+    """Print to stderr that this rank waits for other ranks, and what to do."""
     rank, size = os.environ.get("RANK", "?"), os.environ.get("WORLD_SIZE", "?")
     print(  # noqa: T201
         f"recsmith: rank {rank} of {size} has waited {WAITING_S:g} s for the others at {_address()}; start all "
@@ -109,10 +109,10 @@ def _address() -> str:
 
 
 def leave(code: int = 0) -> NoReturn:
-    """End a rank whose work is done with an exit code: the last call of a script under torchrun, on every rank.
+    """End a finished rank with an exit code: the last call of a script under torchrun, on every rank.
 
-    gloo's own teardown aborts a finished job now and then, in a race between ranks. So all ranks meet, output is
-    flushed, and the process ends without running destructors or atexit functions.
+    gloo's own teardown sometimes aborts a finished job, in a race between ranks. So all ranks meet at a barrier, output
+    is flushed, and the process ends without running destructors or atexit functions.
     """
     import torch.distributed as dist
 
@@ -129,13 +129,13 @@ def _end(code: int) -> NoReturn:
 
 
 def main(folder: Path) -> NoReturn:
-    """Run the job and end; a failure leaves its traceback in the folder, and no teardown can hide or delay it."""
+    """Run the job and end the process; a failure's traceback is written first, so no teardown can hide or delay it."""
     try:
         run(folder)
         leave()
     except BaseException as error:
         file = folder / f"{_attempt():04}-{time.time_ns()}.rank-{os.environ['RANK']}.error"
-        if isinstance(error, RecSmithError):  # a sentence for the user, which the process that started the job raises
+        if isinstance(error, RecSmithError):  # an error for the user, which the parent process raises again
             file.with_suffix(SENTENCE).write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
         file.write_text(traceback.format_exc())
         traceback.print_exc()

@@ -1,8 +1,8 @@
-"""A plain TorchRec model of a workload, and random batches for it: what local jobs run.
+"""A plain TorchRec model of a workload, and random batches for it, for local jobs.
 
-One collection per (weighted, pooled, dim of sequences), as TorchRec wants it; means of one collection of the workload
-have one of their own. Every feature of a table gets a key of its own, `<table>/<feature>`, so that outputs of features
-that share an id stay apart.
+There is one collection per (weighted, pooled, dim of sequences), as TorchRec requires; mean-pooled tables have separate
+collections, one for each collection of the workload. Every feature of a table has its own key, `<table>/<feature>`, so
+that features with equal names in several tables have separate outputs.
 """
 
 from dataclasses import replace
@@ -25,11 +25,11 @@ from recsmith.workloads.scattered_rows import scatter
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
-COLLECTIONS = "collections"  # attribute of WorkloadModel, and so the first word of its tables' paths
+COLLECTIONS = "collections"  # attribute of WorkloadModel, and so the first part of its tables' paths
 
 
 class WorkloadModel(nn.Module):
-    """The embedding collections of a workload, side by side."""
+    """A model of the embedding collections of a workload, and nothing else."""
 
     def __init__(self, workload: Workload, device: torch.device) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class WorkloadModel(nn.Module):
         setattr(self, COLLECTIONS, nn.ModuleList(made))
 
     def forward(self, batch: "CollectionBatch") -> dict[str, torch.Tensor]:
-        """Embeddings by feature key: (B, dim), or (ids, dim) of a sequence."""
+        """Embeddings by feature key: (B, dim), or (ids, dim) for a sequence."""
         outputs: dict[str, torch.Tensor] = {}
         for collection, features in zip(getattr(self, COLLECTIONS), batch.features, strict=True):
             answer = collection(features)
@@ -55,7 +55,7 @@ def _values(jagged: JaggedTensor) -> torch.Tensor:
 
 
 class CollectionBatch:
-    """One KeyedJaggedTensor per collection; moves to a device as TorchRec's pipelines ask."""
+    """One KeyedJaggedTensor per collection, with the methods that TorchRec's pipelines call."""
 
     def __init__(self, features: list[KeyedJaggedTensor]) -> None:
         self.features = features
@@ -65,18 +65,18 @@ class CollectionBatch:
         return CollectionBatch([features.to(device, non_blocking=non_blocking) for features in self.features])
 
     def record_stream(self, stream: torch.Stream) -> None:
-        """Keep the batch's memory until a stream is done with it."""
+        """Keep the batch's memory until a stream has finished with it."""
         for features in self.features:
             features.record_stream(stream)  # type: ignore[arg-type]
 
 
 def collection_groups(workload: Workload) -> list[list[Table]]:
-    """Tables by the collection that can hold them, in order of their names."""
+    """Tables grouped by the collection that can hold them, in order of their names."""
     groups: dict[tuple[object, ...], list[Table]] = {}
     for table in sorted(workload.tables, key=lambda table: table.name):
         if table.data_type not in DATA_TYPES:
             raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
-        apart = table.collection if table.pooling == "mean" else None  # the plan may split those by rows that are alone
+        apart = table.collection if table.pooling == "mean" else None  # alone, these may be split by rows
         dim = 0 if table.pooled else table.embedding_dim
         groups.setdefault((table.pooled, table.weighted, dim, apart), []).append(table)
     return list(groups.values())
@@ -116,10 +116,10 @@ def _config(table: Table) -> dict[str, Any]:
 
 
 def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> CollectionBatch:
-    """A batch of random ids; bags are as long as the pooling factor of their feature, in the mean.
+    """A batch of random ids; the mean length of bags is the pooling factor of their feature.
 
-    Ids are drawn by the table's access profile, with hot rows where it or the workload says, or scattered; uniformly of
-    tables without one. The poolings of a sample count as one bag.
+    Ids are drawn from the table's access profile, with hot rows at the position that the table or the workload states,
+    or scattered; without a profile they are uniform. The poolings of a sample are drawn as one bag.
     """
     groups = collection_groups(workload)
     return CollectionBatch([_random_features(each, batch_size, generator, workload.hot_rows) for each in groups])
@@ -153,11 +153,11 @@ def _random_ids(table: Table, ids: int, generator: torch.Generator, hot_rows: Ho
     return torch.from_numpy(scatter(drawn, rows) if scattered else drawn)
 
 
-_law = lru_cache(maxsize=256)(law_of)  # of batch after batch; more tables than that are drawn slowly, not wrongly
+_law = lru_cache(maxsize=256)(law_of)  # reused in every batch; with more tables drawing is slower, not wrong
 
 
 def _lengths(mean: float, batch_size: int, generator: torch.Generator) -> torch.Tensor:
-    """Whole bag lengths with this mean: the floor, and one more as often as the fraction says."""
+    """Random whole bag lengths with this mean: its floor, plus one with the probability of its fraction."""
     whole = int(mean)
     extra = torch.rand(batch_size, generator=generator) < mean - whole
     return whole + extra.to(torch.int64)

@@ -1,5 +1,5 @@
-"""Files in object stores (s3://, gs://, hdfs://), read and written by pyarrow's file systems; loaded when one is named.
+"""Files in object stores (s3://, gs://, hdfs://), by pyarrow's file systems; imported when an address is named.
 
-An address is read by stores.py alone: it makes the client, tries again what was cut off, and words what a store
-refuses. paths.py gives an address the few questions that readers ask a path; folders.py publishes folders whole.
+stores.py parses addresses, makes the client, retries operations that were cut off, and words the refusals of a store.
+paths.py gives an address the methods of a path that readers need; folders.py publishes folders atomically.
 """

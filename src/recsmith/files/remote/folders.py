@@ -1,10 +1,10 @@
-"""Folders in a store that are whole or not there, without renaming: objects first, then an index in one request.
+"""Publishes folders in a store atomically, without renaming: objects first, then an index in one request.
 
-    <address>/<name>.<job>.<number>/<file>   the files of a try to publish a folder; no try writes into another's place
-    <address>/published.json                 which tries are whole: sizes and SHA-256 of their files (Published)
+    <address>/<name>.<job>.<number>/<file>   the files of one try to publish a folder; every try has its own prefix
+    <address>/published.json                 the index of complete tries: sizes and SHA-256 of their files (Published)
 
-A folder is there once the index names its try, which is put last. Nobody looks for folders in any other way, so half a
-folder is never read. Files of older folders are removed once an index without them is there.
+A folder exists once the index, which is written last, names its try. Readers find folders only through the index, so
+they never read half a folder. Files of older folders are removed after an index without them is written.
 """
 
 import hashlib
@@ -26,16 +26,16 @@ from recsmith.files.remote.paths import RemotePath, StoredFile, remote_path
 from recsmith.files.remote.stores import CutAnswer, client, tried
 
 SCHEMA, INDEX, PROBE = "recsmith/published/1", "published.json", "published.probe"
-BLOCK, RANGE = 2**23, 2**24  # bytes that are written, and read, at once
-AT_ONCE = 8  # requests under way of a process
-TAKES = 3  # of a file whose bytes turn out to be others
-FORGOTTEN_S = 86_400.0  # after which what no index names is of a job that is gone
-TRY = re.compile(r"[a-z]+(?:-[0-9]+)?\.[0-9a-f]{16}\.[0-9]+")  # the name of a try, and of nothing else at an address
+BLOCK, RANGE = 2**23, 2**24  # bytes written at once, and bytes read at once
+AT_ONCE = 8  # most simultaneous requests of a process
+TAKES = 3  # most downloads of a file whose bytes are wrong
+FORGOTTEN_S = 86_400.0  # seconds after which objects that no index names are taken as left by a job that is gone
+TRY = re.compile(r"[a-z]+(?:-[0-9]+)?\.[0-9a-f]{16}\.[0-9]+")  # the name of a try
 
 
 @noun
 class PublishedFile:
-    """A file of a folder."""
+    """A file of a published folder, with its size and checksum."""
 
     name: str
     bytes: int
@@ -51,7 +51,7 @@ class PublishedFile:
 
 @noun
 class PublishedFolder:
-    """A folder by its name, such as step-00001000, and the try whose files it has."""
+    """A published folder: its name, such as step-00001000, and the try that its files belong to."""
 
     name: str
     attempt: str
@@ -63,37 +63,37 @@ class PublishedFolder:
 
     @property
     def kind(self) -> str:
-        """What it is one of: step of step-00001000."""
+        """The kind of folder: 'step' of step-00001000."""
         return self.name.partition("-")[0]
 
 
 @noun
 class Published:
-    """The folders that are whole, in order of their names."""
+    """The complete folders, in order of their names."""
 
     folders: tuple[PublishedFolder, ...] = ()
 
 
 class FolderStore:
-    """The folders at an address, of which one job at a time writes.
+    """The published folders at an address; only one job at a time may write there.
 
     Raises:
         UsageError: it is no address, or the store refuses.
-        RecSmithError: the store did not answer until the deadline.
+        RecSmithError: the store did not answer within the time limit.
     """
 
     def __init__(self, address: str) -> None:
         self.at = remote_path(address)
 
     def check(self) -> None:
-        """Refuse an address at which nothing can be written; nothing is left there."""
+        """Refuse an address that cannot be written; the test object is removed again."""
         probe = self.at / PROBE
         probe.write_bytes(b"")
         with suppress(RecSmithError):
             probe.unlink()
 
     def folders(self) -> dict[str, PublishedFolder]:
-        """Those that are whole, by name, in order of names; CorruptFile where the index is none."""
+        """The complete folders by name, in order of names; CorruptFile if the index is invalid."""
         path = self.at / INDEX
         if not path.exists():
             return {}
@@ -102,7 +102,7 @@ class FolderStore:
             data: bytes = file.read_at(file.size(), 0)
             try:
                 return json.loads(data)
-            except ValueError:  # of two indexes, one of which was put while this was read
+            except ValueError:  # parts of two indexes, since one was written during the read
                 raise CutAnswer(f"{len(data)} bytes are no index") from None
 
         raw, source = path.reading(read), str(path)
@@ -110,7 +110,7 @@ class FolderStore:
         return {each.name: each for each in found.folders}
 
     def upload(self, folder: Path, files: Iterable[Path], attempt: str) -> list[PublishedFile]:
-        """Put files of a folder under the name of a try, several at once; OSError where one cannot be read."""
+        """Upload files of a folder under the name of a try, several at once; OSError if a file cannot be read."""
         place = self.at / attempt
 
         def put(file: Path) -> PublishedFile:
@@ -121,9 +121,10 @@ class FolderStore:
             return list(threads.map(put, sorted(files)))
 
     def publish(self, made: PublishedFolder, keep: int, job: str) -> None:
-        """Make a folder one of those that are there, and remove all but the newest ones of its kind.
+        """Add a folder to the index, and remove all but the newest `keep` folders of its kind.
 
-        Later ones of its kind are removed, too: they are trained again. job: of the try; what it could not finish goes.
+        Folders of its kind with later names are removed, too, because these steps are trained again. job: the job of
+        the try; its unfinished tries are removed.
         """
         there = self._objects_with(made)
         before = self.folders()
@@ -136,10 +137,12 @@ class FolderStore:
         self._remove({name for name in _gone(there, job) | dropped if name not in named})
 
     def fetch(self, wanted: PublishedFolder, target: Path) -> None:
-        """Bring a folder here, under its name when it is whole; files of right sizes that are here stay.
+        """Download a folder to `target`, which appears when it is complete.
+
+        In an existing target, files of the right size are kept.
 
         Raises:
-            CorruptFile: its bytes are not those that were published.
+            CorruptFile: the bytes differ from those that were published.
             OSError: the disk refuses.
         """
         place = self.at / wanted.attempt
@@ -159,7 +162,7 @@ class FolderStore:
             partial.rename(target)
 
     def _objects_with(self, made: PublishedFolder) -> dict[str, StoredFile]:
-        """The objects at the address, among them all of a try; what is missing is looked for three times."""
+        """All objects at the address, after checking up to TAKES times that those of a try are complete."""
         problem = ""
         for _ in range(TAKES):
             there = {str(each.relative_to(self.at)): each.stat() for each in self.at.rglob("*")}
@@ -173,7 +176,7 @@ class FolderStore:
         raise RecSmithError(f"{problem}; look whether somebody else removes objects there")
 
     def _remove(self, attempts: set[str]) -> None:
-        """Remove tries that no index names; what a store refuses now goes the next time."""
+        """Remove tries that no index names; if the store refuses now, the next call removes them."""
         for name in attempts:
             address = (self.at / name).address
 
@@ -186,7 +189,7 @@ class FolderStore:
 
 
 def _gone(there: dict[str, StoredFile], job: str) -> set[str]:
-    """Tries of a job, and of jobs whose last object is old, among the objects at an address."""
+    """Names of tries among the objects at an address that belong to a job, or whose newest object is old."""
     newest: dict[str, int] = {}
     for key, found in there.items():
         name = PurePosixPath(key).parts[0]
@@ -210,7 +213,7 @@ def _put(file: Path, name: str, target: RemotePath) -> PublishedFile:
 
 
 def _take(path: RemotePath, wanted: PublishedFile, here: Path) -> None:
-    """Bring a file here whole, by several ranges at once; CorruptFile where its bytes are others, three times."""
+    """Download a file by several ranges at once; CorruptFile if its bytes are wrong TAKES times."""
     partial = here.with_name(f"{here.name}.part")
     for _ in range(TAKES):
         with partial.open("wb") as file, ThreadPoolExecutor(AT_ONCE) as threads:

@@ -1,4 +1,4 @@
-"""An address with the questions that readers of data ask a path: what lies there, how large it is, its bytes."""
+"""Paths in a store, with the methods of pathlib that readers of data need: listing, size and bytes."""
 
 import fnmatch
 import io
@@ -12,20 +12,20 @@ from recsmith.errors import CorruptFile
 from recsmith.files.remote.stores import Address, CutAnswer, absent, address_of, client, tried
 from recsmith.files.texts import LARGEST_FILE, is_address
 
-BUFFER = 2**20  # bytes that one request brings of a file that is read little by little
+BUFFER = 2**20  # bytes per request when a file is read in small pieces
 Answer = TypeVar("Answer")
 
 
 @record
 class StoredFile:
-    """What a store says of an object, by the names that `os.stat_result` has."""
+    """Size and time of change of an object, with the names of `os.stat_result`."""
 
     st_size: int
     st_mtime_ns: int
 
 
 class RemotePath:
-    """A file or a folder in a store; a folder is what keys begin with."""
+    """A file or a folder in a store; a folder is a common prefix of keys."""
 
     def __init__(self, address: Address, found: StoredFile | None = None) -> None:
         self.address, self._found, self._listed = address, found, found is not None
@@ -39,7 +39,7 @@ class RemotePath:
         return f"RemotePath('{self}')"
 
     def __truediv__(self, name: str) -> "RemotePath":
-        """What lies in a folder; an address stays as it is."""
+        """The path of a name in this folder; if the name is an address, the path of that address."""
         return RemotePath(address_of(name if is_address(name) else f"{self}/{name}"))
 
     @property
@@ -54,17 +54,17 @@ class RemotePath:
 
     @property
     def suffix(self) -> str:
-        """The ending of the name."""
+        """The ending of the name, with its dot."""
         return self._pure.suffix
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Parts of the key."""
+        """The parts of the key."""
         return self._pure.parts
 
     @property
     def parent(self) -> "RemotePath":
-        """The folder around it."""
+        """The folder that contains this path; the bucket's path for the bucket itself."""
         return RemotePath(address_of(str(self).rpartition("/")[0] if self.parts else str(self)))
 
     def relative_to(self, folder: "RemotePath") -> PurePosixPath:
@@ -72,23 +72,23 @@ class RemotePath:
         return self._pure.relative_to(folder._pure)
 
     def is_file(self) -> bool:
-        """Whether an object is there."""
+        """Whether there is an object at this key."""
         return self._found is not None or self._info().is_file
 
     def is_dir(self) -> bool:
-        """Whether keys begin with it."""
+        """Whether this key is a prefix of objects' keys."""
         return self._found is None and self._info().type.name == "Directory"
 
     def exists(self) -> bool:
-        """Whether an object is there, or keys begin with it."""
+        """Whether this is an object or a folder."""
         return self._found is not None or self._info().type.name != "NotFound"
 
     def stat(self) -> StoredFile:
-        """Size and time of change of the object, as the store says twice; UsageError where there is none."""
+        """Size and time of change of the object, confirmed by a second answer; UsageError if there is no object."""
         if self._found is None:
 
             def ask() -> StoredFile:
-                """The same answer twice: one that was cut off in its head seems to be of an empty object."""
+                """Ask twice, because an answer that was cut off in its header looks like that of an empty object."""
                 first, second = self._info(), self._info()
                 if not first.is_file:
                     raise absent(self.address, "read")
@@ -107,23 +107,23 @@ class RemotePath:
         return self._inside(recursive=False, pattern="*")
 
     def rglob(self, pattern: str) -> Iterator["RemotePath"]:
-        """The objects in a folder, and in folders in it, whose names fit a pattern."""
+        """The objects in a folder and its subfolders whose names match a pattern."""
         return self._inside(recursive=True, pattern=pattern)
 
     def glob(self, pattern: str) -> Iterator["RemotePath"]:
-        """The objects in a folder whose names fit a pattern."""
+        """The objects in a folder whose names match a pattern."""
         return self._inside(recursive=False, pattern=pattern)
 
     def open(self, mode: str = "rb") -> IO[bytes]:
-        """The object to read; bytes that a cut connection does not bring are asked for again."""
+        """The object opened for reading; bytes that are missing after a cut connection are requested again."""
         del mode
         return cast(IO[bytes], io.BufferedReader(_RangedFile(self), BUFFER))
 
     def reading(self, operation: Callable[[Any], Answer]) -> Answer:
-        """What an operation makes of the object, opened by pyarrow; done again where connections are cut off."""
+        """The result of an operation on the object, opened by pyarrow; repeated if connections are cut off."""
 
         def attempt() -> Answer:
-            file = self._file = self._file or self._opened()  # which holds no connection, and may be shared
+            file = self._file = self._file or self._opened()  # it holds no connection, so it can be shared
             try:
                 return operation(file)
             except Exception:
@@ -139,11 +139,11 @@ class RemotePath:
         return self.reading(lambda file: _exactly(file, 0, file.size()))
 
     def read_range(self, first: int, size: int) -> bytes:
-        """So many bytes of the object, from one on."""
+        """The `size` bytes of the object from byte `first` on."""
         return self.reading(lambda file: _exactly(file, first, size))
 
     def write_bytes(self, data: bytes) -> None:
-        """Put a whole object, or leave what is there: a store shows no half object."""
+        """Write an object atomically: a store never shows half an object."""
 
         def attempt() -> None:
             with client(self.address).open_output_stream(self.address.inner) as file:
@@ -153,7 +153,7 @@ class RemotePath:
         self._found = self._file = None
 
     def unlink(self) -> None:
-        """Remove the object; one that is not there is no error."""
+        """Remove the object; a missing object is no error."""
 
         def attempt() -> None:
             try:
@@ -164,7 +164,7 @@ class RemotePath:
         tried(self.address, "remove", attempt)
 
     def _opened(self) -> Any:
-        """The object, opened by pyarrow, whose size is the one that is known."""
+        """The object, opened by pyarrow, after checking its size against the known one."""
         file = client(self.address).open_input_file(self.address.inner)
         if file.size() != (told := self.stat().st_size):
             if not self._listed:
@@ -173,11 +173,11 @@ class RemotePath:
         return file
 
     def _is_listed_empty(self) -> bool:
-        """Whether a list, whose text is whole or refused, says that the object is empty, too."""
+        """Whether a listing, which cannot be cut off unnoticed, also reports the object as empty."""
         return any(str(each) == str(self) and not each.stat().st_size for each in self.parent.iterdir())
 
     def _info(self) -> Any:
-        """What a store says of the key; that there is nothing it has to say twice."""
+        """The store's information on the key; an answer that nothing is there must be confirmed by a second one."""
 
         def ask() -> Any:
             return client(self.address).get_file_info(self.address.inner)
@@ -190,7 +190,7 @@ class RemotePath:
         selector = fs.FileSelector(self.address.inner, allow_not_found=True, recursive=recursive)
 
         def ask() -> list[Any]:
-            """The same list twice: a page that was cut off in its head seems to be the last one."""
+            """List twice, because a page that was cut off in its header looks like the last one."""
             first, second = (
                 sorted(client(self.address).get_file_info(selector), key=lambda info: info.path) for _ in range(2)
             )
@@ -205,7 +205,7 @@ class RemotePath:
 
 
 class _RangedFile(io.RawIOBase):
-    """The bytes of an object from any place, each read a request of its own."""
+    """An object as a seekable file; each read is a separate request."""
 
     def __init__(self, path: RemotePath) -> None:
         self._path, self._at, self._size = path, 0, path.stat().st_size
@@ -246,5 +246,5 @@ def _stored(info: Any) -> StoredFile:
 
 
 def remote_path(text: str) -> RemotePath:
-    """The path of an address; UsageError where it is none."""
+    """The path of an address; UsageError if the text is no valid address."""
     return RemotePath(address_of(text))

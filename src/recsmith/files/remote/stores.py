@@ -1,7 +1,7 @@
-"""Object stores: what an address names, the client that reads it, what is tried again and for how long.
+"""Object stores: parsing of addresses, clients, retries and their time limits, and errors.
 
-Credentials come from where the store's own clients take them (environment, profile, role of the machine), never from an
-address, and no error shows any: of what a store answers only its code is told.
+Credentials come from the usual places of the store's clients (environment, profile, role of the machine), never from an
+address. No error shows credentials: of a store's answer, only its error code is printed.
 """
 
 import os
@@ -21,17 +21,17 @@ from recsmith.errors import MissingExtra, RecSmithError, UsageError
 from recsmith.files.texts import STORES, shown_address
 from recsmith.units import counted
 
-PATIENCE = "RECSMITH_STORE_PATIENCE"  # environment: seconds for which an operation is tried again
-PATIENCE_S = 120.0  # a store that restarts, or a network that is mended, is back by then
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0  # between two tries, doubled each time
-CONNECT_S, SILENT_S = 10.0, 30.0  # a connection that is not made, or brings no byte, is given up
-TRIES = 3  # of one request, by the store's client itself
-LOOKS = 3  # at what seems to be damaged: an answer that was cut off in its head is an empty one to the client
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # where an S3 that is not Amazon's is
-CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"  # of Amazon's clients: whether each body is followed by one
+PATIENCE = "RECSMITH_STORE_PATIENCE"  # environment variable: seconds for which an operation is retried
+PATIENCE_S = 120.0  # its default: by then a store has restarted, or a network has been repaired
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0  # first and longest wait between two tries; it doubles each time
+CONNECT_S, SILENT_S = 10.0, 30.0  # seconds after which a connection that is not made, or is silent, is given up
+TRIES = 3  # tries of one request by the store's client itself
+LOOKS = 3  # reads of data that seems damaged: to the client, an answer cut off in its header is an empty one
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # environment variables with the URL of another S3 server
+CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"  # of Amazon's clients: whether each body is followed by a checksum
 SECRET = re.compile(r"key|secret|token|signature|credential|password", re.IGNORECASE)
 CODE = re.compile(r"AWS Error ([A-Z_]+(?: \(HTTP status [0-9]+\))?)|google::cloud::Status\(([A-Z_]+)|(HDFS [a-z ]+)")
-STORE = re.compile(r"AWS Error|google::cloud|curl|HDFS|[Hh]adoop")  # in an error that is of a store, not of the data
+STORE = re.compile(r"AWS Error|google::cloud|curl|HDFS|[Hh]adoop")  # in errors of the store, not of the data
 DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|TOKEN|UNRECOGNIZED_CLIENT|SKEWED|AUTH|PERMISSION_DENIED"
     r"|status 40[13]"
@@ -43,17 +43,17 @@ GIVEN = {
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or give the machine a service account that may",
     "hdfs": "log in with kinit, or ask for the right in HDFS",
 }
-_WAITS = random.Random()  # of its own: that of Python is a state of training
+_WAITS = random.Random()  # separate, since the state of Python's generator is part of a training run
 Answer = TypeVar("Answer")
 
 
 class CutAnswer(ConnectionError):
-    """An answer of a store that is shorter than it must be, or unlike the one before."""
+    """An answer of a store that is too short, or differs from its previous answer."""
 
 
 @record
 class Address:
-    """A place in a store: s3://bucket/key, gs://bucket/key or hdfs://host:port/path. place: the bucket, or the host."""
+    """An address in a store: s3://bucket/key, gs://bucket/key or hdfs://host:port/path. place: the bucket or host."""
 
     scheme: str
     place: str
@@ -64,15 +64,15 @@ class Address:
 
     @property
     def inner(self) -> str:
-        """The path that the store's client takes."""
+        """The path as the store's client expects it."""
         return f"/{self.key}" if self.scheme == "hdfs" else f"{self.place}/{self.key}".rstrip("/")
 
 
 def address_of(text: str) -> Address:
-    """What an address names.
+    """Parse an address.
 
     Raises:
-        UsageError: it names no bucket, holds credentials, or is of a store that is not known.
+        UsageError: it names no bucket, contains credentials, '.' or '..', or is of an unknown store.
     """
     scheme, _, rest = text.partition("://")
     place, _, key = rest.partition("/")
@@ -91,11 +91,11 @@ def address_of(text: str) -> Address:
 
 
 def client(address: Address) -> Any:
-    """The file system of pyarrow that reads an address, one for each store and process.
+    """The pyarrow file system for an address; there is one for each store and process.
 
     Raises:
         MissingExtra: pyarrow is not installed.
-        UsageError: it cannot be made, such as HDFS without Hadoop's library.
+        UsageError: it cannot be created, such as HDFS without Hadoop's library.
     """
     if find_spec("pyarrow") is None:
         raise MissingExtra(f"'{address}' needs pyarrow: {PARQUET}")
@@ -105,7 +105,7 @@ def client(address: Address) -> Any:
 
 @cache
 def _client(scheme: str, place: str, process: int, endpoint: str) -> Any:
-    """process: clients of before a fork do not work in its child."""
+    """The cached file system. process: id of this process; clients made before a fork do not work in the child."""
     del process
     fs: Any = import_module("pyarrow.fs")
     if scheme == "gs":
@@ -121,7 +121,7 @@ def _client(scheme: str, place: str, process: int, endpoint: str) -> Any:
                 f"'hdfs://{place}' cannot be opened ({str(error).splitlines()[0]}); install Hadoop's libhdfs, and set "
                 "HADOOP_HOME, JAVA_HOME and CLASSPATH"
             ) from None
-    if endpoint:  # servers other than Amazon's refuse checksums behind a body, or take twice as long for them
+    if endpoint:  # servers other than Amazon's refuse checksums after a body, or take twice as long
         os.environ.setdefault(CHECKSUMS, "when_required")
     where, _, host = endpoint.rpartition("://")
     elsewhere = {"endpoint_override": host.rstrip("/"), "scheme": where or "https"} if endpoint else {}
@@ -137,18 +137,18 @@ def _endpoint() -> str:
 
 
 def _region(fs: Any, bucket: str) -> str:
-    """The region of a bucket: as the environment says, else as Amazon does."""
+    """The region of a bucket: from the environment, else as Amazon's server reports it."""
     said = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if said or not bucket:
         return said or "us-east-1"
     try:
         return str(fs.resolve_s3_region(bucket))
-    except OSError:  # the first request tells why
+    except OSError:  # the first request will report the reason
         return "us-east-1"
 
 
 def patience_s() -> float:
-    """Seconds for which an operation on a store is tried again; UsageError where the environment says no number."""
+    """Seconds for which an operation on a store is retried; UsageError if the environment variable is no number."""
     said = os.environ.get(PATIENCE)
     try:
         found = PATIENCE_S if said is None else float(said)
@@ -160,14 +160,13 @@ def patience_s() -> float:
 
 
 def tried(address: Address, doing: str, operation: Callable[[], Answer]) -> Answer:
-    """What an operation on a store answers, tried again while connections are cut off or the store is not ready.
+    """The result of an operation on a store, retried while connections are cut off or the store is not ready.
 
-    doing: 'read' or 'write', for errors. What is wrong with the data itself is raised as it is, once it was looked at
-    three times.
+    doing: 'read', 'write' or 'remove', for errors. An error of the data itself is raised unchanged after LOOKS tries.
 
     Raises:
         UsageError: the store refuses, or there is no such bucket or object.
-        RecSmithError: it did not work until the deadline.
+        RecSmithError: the operation did not succeed within the time limit.
     """
     begun, wait, limit, tries = time.monotonic(), FIRST_WAIT_S, patience_s(), 0
     while True:
@@ -193,7 +192,7 @@ def tried(address: Address, doing: str, operation: Callable[[], Answer]) -> Answ
 
 
 def refusal(address: Address, doing: str, error: BaseException) -> UsageError | None:
-    """What a store says no to, and what to do; None of what may work when it is tried again, or is of the data."""
+    """The error for a store's refusal, with advice; None for errors that a retry may solve, or that are of the data."""
     if isinstance(error, FileNotFoundError):
         return absent(address, doing)
     if isinstance(error, IsADirectoryError | NotADirectoryError):
@@ -215,7 +214,7 @@ def refusal(address: Address, doing: str, error: BaseException) -> UsageError | 
 
 
 def absent(address: Address, doing: str) -> UsageError:
-    """The error of an object, or a bucket, that is not there."""
+    """The error for an object or bucket that does not exist."""
     return UsageError(
         f"cannot {doing} '{address}': there is no such bucket or object; look at both names, and for an S3 of your own "
         f"at {ENDPOINTS[-1]}"
@@ -223,7 +222,7 @@ def absent(address: Address, doing: str) -> UsageError:
 
 
 def _any_credentials() -> bool:
-    """Whether the environment or a file of this machine holds credentials of S3."""
+    """Whether the environment or a file of this machine has credentials for S3."""
     names = ("ACCESS_KEY_ID", "PROFILE", "WEB_IDENTITY_TOKEN_FILE", "CONTAINER_CREDENTIALS_RELATIVE_URI")
     kept = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", Path.home() / ".aws" / "credentials"))
     return any(os.environ.get(f"AWS_{name}") for name in names) or kept.exists()
@@ -234,7 +233,7 @@ def _is_of_store(error: BaseException) -> bool:
 
 
 def _code(error: BaseException) -> str:
-    """The store's word for what went wrong, and nothing else of its answer."""
+    """The store's error code, and nothing else of its answer."""
     if isinstance(error, CutAnswer):
         return "its answers were cut short"
     found = CODE.search(str(error))

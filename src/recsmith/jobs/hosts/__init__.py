@@ -1,5 +1,6 @@
-"""Jobs of several hosts that go on when one is lost, and take it in when it is back: one torchrun agent on each host.
+"""Elastic jobs of several hosts: they continue when a host is lost, and include it again when it is back.
 
-rounds.py says who trains together, pings.py who answers, meeting.py brings both together in a folder that all hosts
-see. rendezvous.py shows that to torchrun, agent.py is what a host runs, and rank.py what each of its ranks does.
+Each host runs one torchrun agent. rounds.py defines which hosts train together, pings.py finds which hosts answer, and
+meeting.py combines both in a folder that all hosts share. rendezvous.py connects this to torchrun, agent.py is the
+program of a host, and rank.py is used by each of its ranks.
 """

@@ -1,7 +1,7 @@
 """The agent of a host: python -m recsmith.jobs.hosts.agent SETTINGS PIPE, with a HostSettings as JSON.
 
-It runs torchrun's agent in a meeting of hosts, and ends with the process that started it. Why a job did not end well,
-it writes to a pipe, by its descriptor.
+It runs torchrun's agent in a meeting of hosts, and ends with its parent process. If the job fails, it writes the reason
+to the pipe with the file descriptor PIPE.
 """
 
 import json
@@ -23,11 +23,12 @@ from recsmith.jobs.hosts.rounds import refusal_file
 
 @noun
 class HostSettings:
-    """What an agent is told.
+    """Settings of an agent.
 
-    folder: where hosts meet. name, address: of this host. ranks: that it starts. counts: how many hosts may train
-    together. restarts: of ranks that failed. words: what each rank runs, after `python`. patience_s: for which it waits
-    for the fewest hosts. first_s: for which hosts of a new job wait for more than these.
+    folder: the folder where hosts meet. name, address: those of this host. ranks: number of ranks that it starts.
+    counts: numbers of hosts that may train together. restarts: how often failed ranks are started again. words: the
+    arguments of `python` for each rank. patience_s: seconds to wait for the fewest hosts. first_s: seconds for which
+    hosts of a new job wait for more than these.
     """
 
     folder: str
@@ -42,7 +43,7 @@ class HostSettings:
 
 
 def main(settings: HostSettings, reason: int) -> int:
-    """Run the agent until the job has ended; the exit status. reason: descriptor of the pipe for why it failed."""
+    """Run the agent until the job has ended; returns the exit status. reason: file descriptor of the error pipe."""
     folder = Path(settings.folder)
     os.environ |= {HOSTS_FOLDER: str(folder), "TORCH_ELASTIC_WORKER_IDENTICAL": "1"}
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -51,7 +52,7 @@ def main(settings: HostSettings, reason: int) -> int:
 
     from recsmith.jobs.hosts.rendezvous import BACKEND, register
 
-    logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.ERROR)  # of ranks that it ends
+    logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.ERROR)  # of ended ranks
     meeting = HostMeeting(
         folder, settings.name, settings.address, ranks=settings.ranks, counts=settings.counts, say=_say,
         patience_s=settings.patience_s, first_s=settings.first_s,
@@ -78,7 +79,7 @@ def main(settings: HostSettings, reason: int) -> int:
 
 
 def _why(folder: Path, meeting: HostMeeting, error: BaseException) -> Any:
-    """What a rank of the last round raised on purpose, or else what the meeting did."""
+    """The RecSmith error that a rank of the last round raised, else the meeting's error, as kind and message."""
     if meeting.round is not None and (file := refusal_file(folder, meeting.round.number)).exists():
         return json.loads(file.read_text())
     own = isinstance(error, RecSmithError)
@@ -91,6 +92,6 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it in order
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # until torchrun has ranks to end first
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this agent in order
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # until torchrun installs its own handler
     sys.exit(main(decode(HostSettings, parse_json(sys.argv[1], "settings of an agent"), "settings"), int(sys.argv[2])))

@@ -1,7 +1,7 @@
-"""Where the hosts of a job meet: a folder that all of them see, in which no host is the first.
+"""The meeting of a job's hosts: a shared folder without a leading host.
 
-Hosts that wait and reach each other make the next round: whoever sees that it is time writes it, under a lock. A host
-of a round waits again where its ranks have failed, or where `changed` says that one is lost or another has come.
+Waiting hosts that reach each other form the next round; the first one to see that it is time writes it, under a lock. A
+host of a round waits again if its ranks have failed, or if `changed` says that a host is lost or has come.
 """
 
 import fcntl
@@ -27,14 +27,14 @@ from recsmith.jobs.hosts.rounds import (
     write_round,
 )
 
-FIRST_S = 30.0  # for which hosts of a new job wait for more of them, once the fewest are there
-AGAIN_S = 1.0  # for which those of a round that ended do
-PARTED_S = 3.0  # where not all that answer reach each other
-HERE_S = 1.5  # for which a host that comes must have been seen before a round ends for it
-LOOK_S = 0.2  # between two looks of a host that waits
-READ_S = 1.0  # between two looks at the round's file of one that trains
-ALONE_S = 10.0  # after which a host that waits says so
-PATIENCE_S = 600.0  # for which it waits for the fewest
+FIRST_S = 30.0  # seconds for which hosts of a new job wait for more hosts, once the fewest are there
+AGAIN_S = 1.0  # seconds for which hosts of a round that has ended wait for more hosts
+PARTED_S = 3.0  # least seconds to wait if not all waiting hosts reach each other
+HERE_S = 1.5  # seconds for which a new host must have been seen before a round ends for it
+LOOK_S = 0.2  # seconds between two checks of a waiting host
+READ_S = 1.0  # seconds between two reads of the round's file by a training host
+ALONE_S = 10.0  # seconds after which a host reports that it waits for more hosts
+PATIENCE_S = 600.0  # seconds for which a host waits for the fewest hosts
 
 
 class JobEnded(RecSmithError):
@@ -42,14 +42,21 @@ class JobEnded(RecSmithError):
 
 
 class JobRefused(RecSmithError):
-    """A rank raised something on purpose, which another start of ranks would raise again."""
+    """A rank raised an error of RecSmith, which another start of the ranks would raise again."""
 
 
 class HostMeeting:
-    """The meeting of a job, as this host has it.
+    """A job's meeting as seen by this host.
 
-    folder: of the job. counts: how many hosts may train together, the fewest first; hosts beyond wait. say: hears what
-    people should know.
+    Args:
+        folder: the folder of the job's hosts.
+        name: this host's name in messages.
+        address: this host's address.
+        ranks: number of ranks that this host starts.
+        counts: numbers of hosts that may train together; further hosts wait.
+        say: called with messages for people.
+        patience_s: seconds to wait for the fewest hosts.
+        first_s: seconds for which hosts of a new job wait for more than these.
     """
 
     def __init__(
@@ -62,13 +69,13 @@ class HostMeeting:
         folder.mkdir(parents=True, exist_ok=True)
         door = open_door(address)
         self.agent = HostAgent(id=uuid4().hex[:12], name=name, address=address, port=door.getsockname()[1], ranks=ranks)
-        self.round: HostRound | None = None  # that this host is in
+        self.round: HostRound | None = None  # the round that this host is in
         self._waits, self._store, self._told = False, (0, 0), threading.Lock()
         self._group, self._since, self._read, self._saw_open = list[str](), 0.0, 0.0, False
         self.pings = HostPings(folder, self.agent, door, self._status)
 
     def close(self, *, ended: bool) -> None:
-        """Leave. ended: the job has, on all hosts."""
+        """Leave the meeting. ended: whether the job has ended on all hosts."""
         if ended and self.round is not None:
             with self._locked():
                 now = read_round(self.folder)
@@ -77,12 +84,13 @@ class HostMeeting:
         self.pings.close()
 
     def next_round(self) -> HostRound:
-        """Wait for the next round that this host is in.
+        """Wait for the next round that includes this host.
 
         Raises:
             JobEnded: the job that this host was to join has ended.
-            JobRefused: a rank of its last round raised something on purpose.
-            RecSmithError: fewer hosts than the least have come in time.
+            JobRefused: a rank of its last round raised an error of RecSmith.
+            RecSmithError: fewer hosts than the least number have come in time, or hosts have different numbers of
+                ranks.
         """
         begun, said, self._group = time.monotonic(), False, []
         with self._told:
@@ -107,19 +115,19 @@ class HostMeeting:
             time.sleep(LOOK_S)
 
     def holds_store(self, port: int) -> None:
-        """Tell the others where the store of this round's ranks listens, on this host."""
+        """Announce the port on this host at which the store of this round's ranks listens."""
         assert self.round is not None
         self._store = (self.round.number, port)
 
     def store_of_first(self) -> tuple[str, int] | None:
-        """The address and port of the store of this round, once its first host tells; None until then."""
+        """Address and port of this round's store; None until its first host has announced it."""
         assert self.round is not None
         first = self.pings.others.get(self.round.ids[0])
         told = None if first is None or first.status is None else first.status.store
         return None if told is None or told[0] != self.round.number else (self.round.hosts[0].address, told[1])
 
     def changed(self) -> bool:
-        """Whether this round must end: a host of it is lost or waits again, or another one has come."""
+        """Whether this round must end: one of its hosts is lost or waits again, or new hosts allow a larger round."""
         running = self.round
         if running is None:
             return False
@@ -150,7 +158,7 @@ class HostMeeting:
         return f"{here} {'is' if len(self._group) < 2 else 'are'} here"
 
     def _check_open(self, now: HostRound | None) -> None:
-        """JobEnded where the round that this host was in, or waited for, is closed; JobRefused."""
+        """Raise JobRefused if a rank refused to train, or JobEnded if the round that this host knows of is closed."""
         if refusal_file(self.folder, self._after).exists():
             raise JobRefused("a rank refused to train")
         if now is None or not now.closed:
@@ -159,7 +167,7 @@ class HostMeeting:
             raise JobEnded("the job has ended on the other hosts")
 
     def _check_ranks(self) -> None:
-        """RecSmithError where this host has other ranks than those that are there."""
+        """Raise RecSmithError if this host's number of ranks differs from that of another host."""
         for each in self.pings.answering().values():
             if each.agent.ranks != self.agent.ranks:
                 raise RecSmithError(
@@ -168,7 +176,7 @@ class HostMeeting:
                 )
 
     def _fitting(self, hosts: int) -> int:
-        """How many of so many hosts train together."""
+        """The largest allowed number of hosts that is at most `hosts`; 0 if there is none."""
         return max((each for each in self._counts if each <= hosts), default=0)
 
     def _is_replaced(self, running: HostRound) -> bool:
@@ -179,14 +187,14 @@ class HostMeeting:
         return now is not None and now.number > running.number
 
     def _break(self, running: HostRound, lost: Sequence[str]) -> None:
-        """Let ranks of this round know that they cannot save any more."""
+        """Mark this round as broken, so that its ranks know that they can no longer save."""
         file = broken_file(self.folder, running.number)
         if lost and not file.exists():
             self._say(f"{' and '.join(lost)} no longer answers; going on with the hosts that are left")
         file.touch()
 
     def _make_round(self, now: HostRound | None) -> None:
-        """Write the next round, where it is time."""
+        """Write the next round if it is time for it."""
         running = None if now is None or now.closed else now
         others = self.pings.answering()
         told = {key: each.status for key, each in others.items() if each.status is not None}
@@ -212,7 +220,7 @@ class HostMeeting:
         others: dict[str, AskedHost],
         waiting: dict[str, HostStatus],
     ) -> bool:
-        """Whether a group may train: nobody of the round before still does, and it is no smaller half of that."""
+        """Whether a group may train: no host of the running round still trains, and the group may replace it."""
         if running is None:
             return True
         if any(key in running.ids and key not in waiting for key in others):
@@ -253,5 +261,5 @@ def _waits_after(asked: AskedHost, number: int) -> bool:
 
 
 def _is_free(key: str, status: HostStatus, running: HostRound | None) -> bool:
-    """Whether a host that waits does so for the round after the one that runs."""
+    """Whether a waiting host has left the running round, or was never in it."""
     return running is None or key not in running.ids or status.after >= running.number

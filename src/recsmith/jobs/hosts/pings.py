@@ -1,7 +1,8 @@
-"""Which hosts of a job answer: each tells whoever asks what it does, and asks all others twice a second.
+"""Finds which hosts of a job answer: each host answers requests for its status, and asks all others twice a second.
 
-Addresses lie as files in the job's folder. An answer is a line of JSON; nothing is read from who asks. Where a host
-does not answer, its file says whether its machine is gone: each agent touches its own. Clocks are never compared.
+Each host stores its address in a file of the job's folder. An answer is a line of JSON; nothing is read from the host
+that asks. If a host does not answer, its file shows whether its machine is gone, because each agent keeps touching its
+own file. Clocks of different hosts are never compared.
 """
 
 import os
@@ -20,24 +21,24 @@ from recsmith.files import decode, dump_json, encode, parse_json, read_json, rep
 from recsmith.jobs.hosts.rounds import HostAgent
 from recsmith.jobs.machine import listener
 
-ASK_S = 0.5  # between two rounds of questions
-ANSWER_S = 2.0  # for which one waits for an answer
-SILENT_S = 6.0  # after which a host that does not answer is lost: several questions, for a busy machine is slow
-REFUSALS = 2  # questions after which a host is lost whose machine says that nobody listens any more
-TOUCH_S = 2.0  # between two touches of the own file
-GONE_S = 8.0  # for which the file of a host that does not answer was not touched: its machine is gone
-FORGOTTEN_S = 120.0  # after which its file is removed
-AT_ONCE = 16  # questions
-LARGEST = 65_536  # bytes of an answer
-ENDING = ".host"  # of the files with addresses
+ASK_S = 0.5  # seconds between two rounds of requests
+ANSWER_S = 2.0  # seconds to wait for an answer
+SILENT_S = 6.0  # seconds without an answer after which a host is lost: several requests, since a busy machine is slow
+REFUSALS = 2  # refused connections after which a host is lost: its machine says that nobody listens any more
+TOUCH_S = 2.0  # seconds between two touches of the own file
+GONE_S = 8.0  # seconds without a touch after which the machine of a silent host is gone
+FORGOTTEN_S = 120.0  # seconds without a touch after which the file of a silent host is removed
+AT_ONCE = 16  # most requests at the same time
+LARGEST = 65_536  # most bytes of an answer
+ENDING = ".host"  # ending of the files with addresses
 
 
 @noun
 class HostStatus:
-    """What a host tells.
+    """The status that a host answers.
 
-    waits: for a round after number `after`, the last that it was in. sees: hosts that answer it. store: (round, port)
-    of the store that it holds for ranks, once it does.
+    waits: whether it waits for a round after number `after`, the last round that it was in. sees: ids of the hosts that
+    answer it. store: (round, port) of the store that it runs for ranks, once there is one.
     """
 
     id: str
@@ -49,33 +50,33 @@ class HostStatus:
 
 @dataclass
 class AskedHost:
-    """What is known of another host."""
+    """The known state of another host."""
 
     agent: HostAgent
-    since: float  # when it was first seen; monotonic, as are the others
+    since: float  # time when it was first seen; monotonic, like the other times
     status: HostStatus | None = None
     answered: float = -1e9
-    answered_at: float = 0.0  # by the clock on the wall
+    answered_at: float = 0.0  # wall-clock time
     refusals: int = 0
     touch: float = -1.0
     touched: float = field(default_factory=time.monotonic)
 
     @property
     def answers(self) -> bool:
-        """Whether it is there."""
+        """Whether the host has answered within SILENT_S and does not refuse connections."""
         recent = time.monotonic() - self.answered < SILENT_S
         return self.status is not None and recent and self.refusals < REFUSALS
 
     @property
     def is_gone(self) -> bool:
-        """Whether its machine is, or what ran on it."""
+        """Whether the host's machine or agent is gone: it does not answer, and its file is not touched."""
         return not self.answers and time.monotonic() - self.touched > GONE_S
 
 
 class HostPings:
-    """Answers the other hosts of a folder, and asks them, in threads of their own until it is closed.
+    """Answers the other hosts of a folder and asks them for their status, in two threads, until it is closed.
 
-    tell: what this host answers.
+    tell: returns this host's status.
     """
 
     def __init__(self, folder: Path, agent: HostAgent, server: socket.socket, tell: Callable[[], HostStatus]) -> None:
@@ -88,7 +89,7 @@ class HostPings:
             each.start()
 
     def close(self) -> None:
-        """End, and leave the folder."""
+        """Stop answering, and remove this host's file from the folder."""
         self._ended.set()
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -121,14 +122,14 @@ class HostPings:
                 list(pool.map(_ask_one, list(self.others.values())))
 
     def _find(self) -> None:
-        """Read addresses that are new, and look which files were touched."""
+        """Read the files of new hosts, and check which files were touched."""
         there = {file.name.removesuffix(ENDING): file for file in self.folder.glob(f"*{ENDING}")}
         for key in self.others.keys() - there.keys():
             if not self.others[key].answers:
                 del self.others[key]
         for key, file in there.items():
             if key != self.agent.id:
-                with suppress(OSError, RecSmithError):  # it is being removed
+                with suppress(OSError, RecSmithError):  # the file is being removed
                     self._look_at(key, file)
 
     def _look_at(self, key: str, file: Path) -> None:
@@ -143,7 +144,7 @@ class HostPings:
 
 
 def _ask_one(asked: AskedHost) -> None:
-    """Ask a host what it does, and note when it answered."""
+    """Ask a host for its status, and record the time of its answer."""
     try:
         with socket.create_connection((asked.agent.address, asked.agent.port), timeout=ANSWER_S) as peer:
             raw = b""
@@ -156,7 +157,7 @@ def _ask_one(asked: AskedHost) -> None:
     except ConnectionRefusedError:
         asked.refusals += 1
     except (OSError, ValueError, RecSmithError):
-        pass  # it is lost once it has been silent for SILENT_S
+        pass  # the host counts as lost after SILENT_S without an answer
 
 
 def open_door(address: str) -> socket.socket:

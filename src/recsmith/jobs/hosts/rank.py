@@ -1,8 +1,7 @@
-"""What a rank of a job of several hosts does beside its work: it ends in the order that its agent needs.
+"""Makes a rank of a job of several hosts end in the order that its agent needs. Imports torch only when used.
 
-torchrun takes a rank that ends by itself for one that is done, or that has failed. So a rank that fails because another
-host is gone, or that another host asked to save and end, waits until its own agent ends it for the next round. Without
-torch.
+torchrun takes a rank that ends by itself for one that is done or has failed. So a rank that fails because another host
+is gone, or that has saved because another host was asked to end, waits until its own agent ends it for the next round.
 """
 
 import json
@@ -20,20 +19,20 @@ from recsmith.errors import RecSmithError
 from recsmith.jobs.agent import PARENT, end_with_parent
 from recsmith.jobs.hosts.rounds import HostRound, broken_file, read_round, refusal_file
 
-HOSTS_FOLDER, HOST_ROUND = "RECSMITH_HOSTS", "RECSMITH_HOST_ROUND"  # environment of ranks
-LEFT_S = 12.0  # for which a rank that failed waits for its agent to end it: longer than a silent host is waited for
-SAVED_S = 40.0  # and one that has saved because another host was asked to end
-LOOK_S = 0.25
+HOSTS_FOLDER, HOST_ROUND = "RECSMITH_HOSTS", "RECSMITH_HOST_ROUND"  # environment variables of ranks
+LEFT_S = 12.0  # seconds for which a failed rank waits for its agent to end it: longer than SILENT_S of pings.py
+SAVED_S = 40.0  # the same for a rank that has saved because another host was asked to end
+LOOK_S = 0.25  # seconds between two checks
 _asked = threading.Event()  # whether this rank's own agent has asked it to end
 
 
 def in_hosts() -> bool:
-    """Whether this process is a rank of such a job."""
+    """Whether this process is a rank of a job of several hosts."""
     return HOSTS_FOLDER in os.environ and HOST_ROUND in os.environ
 
 
 def this_round() -> HostRound | None:
-    """The round of hosts that this rank trains in; None elsewhere."""
+    """The round of hosts in which this rank trains; None in other jobs, or if the round has been replaced."""
     if not in_hosts():
         return None
     found = read_round(Path(os.environ[HOSTS_FOLDER]))
@@ -42,9 +41,10 @@ def this_round() -> HostRound | None:
 
 @contextmanager
 def as_host_rank() -> Generator[None]:
-    """Be a rank of such a job within; elsewhere this does nothing.
+    """A context for the work of a rank in a job of several hosts; in other jobs it does nothing.
 
-    What RecSmith raises on purpose ends the job on all hosts. Any other failure may be that of a host that is gone.
+    An error of RecSmith ends the job on all hosts. Any other failure may be due to a host that is gone, so the rank
+    waits for its agent to end it.
     """
     if not in_hosts():
         yield
@@ -55,7 +55,7 @@ def as_host_rank() -> Generator[None]:
     try:
         yield
     except RecSmithError as error:
-        if type(error) is RecSmithError:  # it may be what the loss of a host led to
+        if type(error) is RecSmithError:  # it may be due to the loss of a host
             _wait_to_be_ended(LEFT_S)
         file = refusal_file(_folder(), _number())
         file.write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
@@ -66,7 +66,7 @@ def as_host_rank() -> Generator[None]:
 
 
 def leave_hosts(*, complete: bool) -> NoReturn:
-    """End a rank of such a job whose work is done, or saved: the last call, on every rank."""
+    """End a rank whose work is done (`complete`) or saved, in a job of several hosts: the last call, on every rank."""
     import torch.distributed as dist
 
     dist.barrier()
@@ -87,7 +87,7 @@ def _number() -> int:
 
 
 def _wait_to_be_ended(seconds: float) -> None:
-    """Wait for SIGTERM, at which this process ends."""
+    """Wait up to `seconds` for the agent's SIGTERM, which ends this process."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ends = time.monotonic() + seconds
     while time.monotonic() < ends and not _asked.is_set():
@@ -95,7 +95,10 @@ def _wait_to_be_ended(seconds: float) -> None:
 
 
 def _watch_signals() -> None:
-    """Once asked to end, do so at once where a host is lost: a rank that waits for that one hears of no signal."""
+    """Start a thread that, after SIGTERM, ends this process as soon as the round is broken.
+
+    A rank that waits in a collective for a lost host would not handle the signal.
+    """
     heard, hears = os.pipe()
     os.set_blocking(hears, False)
     signal.set_wakeup_fd(hears, warn_on_full_buffer=False)

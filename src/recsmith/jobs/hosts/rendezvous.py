@@ -1,7 +1,7 @@
-"""torchrun's view of a meeting of hosts: the rendezvous backend `recsmith_hosts`.
+"""The rendezvous backend `recsmith_hosts`, which connects a meeting of hosts to torchrun.
 
-Ranks meet in a store that the first host of each round holds, and that is new in each round: no host is needed longer
-than its round. Agents themselves exchange nothing through it but that they are done.
+Ranks meet in a store that the first host of each round runs. It is new in each round, so no host is needed for longer
+than its round. Agents use it only to report that they are done.
 """
 
 import os
@@ -25,37 +25,37 @@ from recsmith.jobs.hosts.pings import open_door
 from recsmith.jobs.hosts.rank import HOST_ROUND
 
 BACKEND = "recsmith_hosts"
-STORE_S = 20.0  # for which a host waits for the store of a round's first host
+STORE_S = 20.0  # seconds for which a host waits for the store of a round's first host
 LOOK_S = 0.1
 
 
 class HostsRendezvous(RendezvousHandler):
-    """A meeting of hosts as torchrun asks for it."""
+    """A meeting of hosts with the interface of torchrun's rendezvous handlers."""
 
     def __init__(self, meeting: HostMeeting, run_id: str) -> None:
         self.meeting, self._run_id = meeting, run_id
-        self._held: Any = None  # the store of this round, where this host is its first
+        self._held: Any = None  # the store of this round, if this host is its first
         self.shut = False
 
     def get_backend(self) -> str:
-        """Its name."""
+        """The name of the backend."""
         return BACKEND
 
     @property
     def use_agent_store(self) -> bool:
-        """Ranks meet in the store of the first host."""
+        """True: ranks use the store of the first host's agent."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait for a round of hosts, and for the store of its ranks."""
+        """Wait for the next round with this host, and for the store of its ranks."""
         while True:
             made = self.meeting.next_round()
             place = made.place_of(self.meeting.agent.id)
             try:
                 store, address, port = self._hold() if place == 0 else self._joined()
             except (DistNetworkError, DistStoreError, TimeoutError):
-                continue  # the first host is gone already
-            os.environ[HOST_ROUND] = str(made.number)  # of the ranks that start now
+                continue  # the first host has already gone
+            os.environ[HOST_ROUND] = str(made.number)  # for the ranks that are started now
             return RendezvousInfo(
                 PrefixStore(f"hosts-{made.number}", store), place, len(made.hosts), RendezvousStoreInfo(address, port)
             )
@@ -80,15 +80,15 @@ class HostsRendezvous(RendezvousHandler):
         return store, address, port
 
     def is_closed(self) -> bool:
-        """Whether the job has ended here."""
+        """Whether the job has ended on this host."""
         return self.shut
 
     def set_closed(self) -> None:
-        """The job has ended."""
+        """Record that the job has ended."""
         self.shut = True
 
     def num_nodes_waiting(self) -> int:
-        """Whether torchrun must end its ranks and meet the others again, as a number."""
+        """1 if torchrun must end its ranks and meet again, else 0."""
         return int(self.meeting.changed())
 
     def get_run_id(self) -> str:
@@ -96,13 +96,13 @@ class HostsRendezvous(RendezvousHandler):
         return self._run_id
 
     def shutdown(self) -> bool:
-        """The job has ended, well or not; not where this host alone is asked to end."""
+        """Record that the job has ended, with or without success; the agent undoes this if only this host ends."""
         self.set_closed()
         return True
 
 
 def register(meeting: HostMeeting) -> HostsRendezvous:
-    """Let torchrun know the meeting of this process by the name BACKEND."""
+    """Register the meeting of this process with torchrun, as the rendezvous backend BACKEND."""
     made = HostsRendezvous(meeting, meeting.agent.id)
 
     def handler(_: RendezvousParameters) -> RendezvousHandler:

@@ -1,7 +1,7 @@
-"""Which hosts train together: a round of them, kept in a file, and the rules by which the next one is made.
+"""A round is a set of hosts that train together, stored in a file; this module has the rules for the next round.
 
-A host is lost where it no longer answers. Whether its machine is gone, or only its network, others know by its file in
-the folder: a machine that is gone no longer touches it. Of two halves of a network that parted, one trains on.
+A host is lost if it no longer answers. Its file in the shared folder shows whether the machine or only its network has
+failed: a running machine keeps touching the file. If the network splits into two halves, only one of them trains on.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +16,7 @@ ROUND_FILE = "round.json"
 
 @noun
 class HostAgent:
-    """A host's agent. name: of the host, for people. ranks: that it starts."""
+    """The agent of a host. name: the host's name in messages. ranks: number of ranks that it starts."""
 
     id: str
     name: str
@@ -29,8 +29,9 @@ class HostAgent:
 class HostRound:
     """The hosts that train together, in the order of their ranks.
 
-    number: from 1 on. lost, joined: names of hosts that were in the round before and are not in this one, and that are
-    new in it. lost_at_s: when a lost one answered last (seconds since 1970). closed: the job has ended.
+    number: number of the round, from 1. lost, joined: names of hosts that left since the previous round, and that are
+    new in this one. lost_at_s: time of the last answer of a lost host (seconds since 1970). closed: whether the job has
+    ended.
     """
 
     number: int
@@ -42,29 +43,29 @@ class HostRound:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of its agents."""
+        """Ids of the agents, in the order of their ranks."""
         return tuple(each.id for each in self.hosts)
 
     def place_of(self, agent: str) -> int:
-        """Which of its hosts an agent is, from 0 on."""
+        """Position of an agent's host in the round, from 0."""
         return self.ids.index(agent)
 
 
 def read_round(folder: Path) -> HostRound | None:
-    """The newest round of a folder; None where there was none yet."""
+    """The newest round of a folder; None if there has been none."""
     file = folder / ROUND_FILE
     return decode(HostRound, read_json(str(file)), str(file)) if file.exists() else None
 
 
 def write_round(folder: Path, made: HostRound) -> None:
-    """Write the newest round, whole or not at all."""
+    """Write the newest round atomically."""
     replace_file(folder / ROUND_FILE, dump_json(encode(made)).encode())
 
 
 def group_of(me: str, sees: Mapping[str, Collection[str]]) -> list[str]:
-    """The hosts that all reach each other, as many as are found, of which this one is one; by id.
+    """Sorted ids of a group of hosts that all reach each other, with host `me`; found greedily, so not always largest.
 
-    sees: by each host that waits, which others it reaches.
+    sees: for each waiting host, the ids of the hosts that it reaches.
     """
     group = [me]
     others = sorted(sees.keys() - {me}, key=lambda each: (-len(sees[each]), each))
@@ -75,15 +76,15 @@ def group_of(me: str, sees: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def in_order(group: Sequence[str], running: HostRound | None) -> list[str]:
-    """A group's hosts in the order of their ranks: those of the round that ran first, as they were, then new ones."""
+    """A group's hosts in the order of their ranks: first those of the running round, in its order, then new ones."""
     before = [each for each in running.ids if each in group] if running else []
     return [*before, *(each for each in group if each not in before)]
 
 
 def may_replace(running: HostRound, group: Collection[str], there: Collection[str]) -> bool:
-    """Whether a group may train in place of a round that runs: it has more than half of its hosts that are still there.
+    """Whether a group may replace a running round: it needs more than half of the round's hosts that still exist.
 
-    there: hosts of the round whose machines are not gone. Where it has exactly half, it needs the first of them.
+    With exactly half of them, it needs the first one. there: hosts of the round whose machines are not gone.
     """
     left = [each for each in running.ids if each in there or each in group]
     mine = [each for each in left if each in group]
@@ -91,10 +92,10 @@ def may_replace(running: HostRound, group: Collection[str], there: Collection[st
 
 
 def broken_file(folder: Path, number: int) -> Path:
-    """The file that says that a round has lost a host, so that its ranks can save nothing more."""
+    """The file that marks a round as broken: a host is lost or replaced, so its ranks can no longer save."""
     return folder / f"broken-{number}"
 
 
 def refusal_file(folder: Path, number: int) -> Path:
-    """The file with what a rank of a round raised on purpose: no other round would do better."""
+    """The file with a RecSmith error that a rank of a round raised; another round would raise it again."""
     return folder / f"refused-{number}.json"
