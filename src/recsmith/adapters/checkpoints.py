@@ -111,7 +111,7 @@ def read_metadata(path: str) -> MetadataObject:
         found = _RestrictedUnpickler(io.BytesIO(data)).load()
     except MemoryError:
         raise CorruptFile(f"'{path}' does not fit into memory") from None
-    except Exception as error:  # a damaged pickle raises whatever its operations raise
+    except Exception as error:  # a damaged pickle can raise any error of its operations
         raise CorruptFile(f"'{path}' is not the metadata of a checkpoint: {error or 'it ends early'}") from None
     if not isinstance(found, MetadataObject):
         raise CorruptFile(f"'{path}' is not the metadata of a checkpoint: it holds something else")

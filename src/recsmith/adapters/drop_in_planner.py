@@ -218,7 +218,7 @@ class RecSmithPlanner(ShardingPlanner):
             )
         plan = _plan_of_rank_0(self, module, sharders, group)
         made = _agreed(plan, module, sharders_for(self.only, sharders), group, self.constraints)
-        if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
+        if dist.get_rank(group) == 0:  # only now: if warnings are errors, the other ranks must not wait for this one
             _warn(plan)
             if told := check_hosts(plan):
                 warnings.warn(f"{told}; predicted seconds are those of the cluster", stacklevel=2)

@@ -1,4 +1,4 @@
-"""Compares a running job with its plan: imports its ShardingPlan, measures its kernels, says if a new plan pays."""
+"""Compares a running job with its plan: imports its ShardingPlan, measures its kernels, finds a plan that pays."""
 
 import json
 import statistics

@@ -31,9 +31,10 @@ OUTPUT_BYTES, ID_BYTES = 4, 8
 
 @dataclass(frozen=True)
 class VirtualTable:
-    """A virtual table of a collection. kernel: the kernel that its constraints name. limits: its constraints.
+    """A virtual table of a collection. kernel: the kernel that its constraints name.
 
-    held: the number of a rank's rows at which ids are evicted; None if nothing triggers evictions.
+    held: the number of a rank's rows at which ids are evicted; None if nothing triggers evictions. limits: its
+    constraints.
     """
 
     path: str

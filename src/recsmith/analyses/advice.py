@@ -47,8 +47,8 @@ class Switch:
 class Advised:
     """The verdict on a switch.
 
-    verdict: pays; tie (the gain is smaller than the difference that prices can resolve); memory (no gain, but memory is
-    freed); no; cannot (it is not possible here, or breaks a limit). price: price of the job with the switch; None if it
+    verdict: pays; tie (the gain is too small to tell the two prices apart); memory (no gain, but memory is freed);
+    no; cannot (it is not possible here, or breaks a limit). price: price of the job with the switch; None if it
     is not possible. gain: the fraction of the objective that it saves, uncertain by gain_error. why: the verdict in a
     sentence. ties: names of later-ranked switches that pay, or may pay, with gains that prices cannot tell from this
     one. beside: the job that it is compared with, if not the job as it is: the gain of a switch that needs a new plan

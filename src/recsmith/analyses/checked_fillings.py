@@ -81,7 +81,7 @@ def _parts(statement: Statement, plans: Plans) -> Ints:
     takes = np.column_stack([statement.ready, statement.rest, single])
     planes, capacity = statement.ready.shape[1], float(statement.problem.capacity.max())
     limits = np.array([plans.ready[1]] * planes + [plans.rest[1], capacity]) * (1 + EQUAL)
-    share = np.where(takes > 0, 2.0, 0.0)  # where the limit is 0
+    share = np.where(takes > 0, 2.0, 0.0)  # for a limit of 0
     np.divide(takes, limits, out=share, where=limits > 0)
     return np.floor(at_most(np.minimum(share, 2.0), 1) * WHOLE).astype(np.int64)
 

@@ -4,7 +4,7 @@ Every job is planned on each pool for some numbers of hosts, which gives the hou
 Each such option is a `Way`. Choosing one for each job, so that no pool is overbooked and all deadlines are kept, is a
 small integer program (cp_sat_fleet.py). All jobs train at the same time.
 
-Legend: J jobs, W ways of all jobs.
+Legend: J jobs, W options of all jobs.
 """
 
 from collections.abc import Callable, Sequence

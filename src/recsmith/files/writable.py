@@ -36,7 +36,7 @@ def whole_folder(target: Path) -> Generator[Path]:
     """A temporary folder that replaces the target when the block is done, and is removed if the block fails.
 
     Raises:
-        RecSmithError: the disk is full or refuses; an existing target is kept.
+        RecSmithError: the disk is full or refuses; an existing target is kept, at worst under the name TARGET.old.
     """
     partial, old = (target.absolute().with_name(f"{target.name}{ending}") for ending in (".partial", ".old"))
     try:

@@ -7,7 +7,7 @@ takes care of the details: a listener and the interface that gloo must use (mach
 host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all children
 when the parent is interrupted or dies. Linux only.
 
-A job locks its folder while it runs, and the system releases the lock when the process ends in any way. The start of
+A job locks its folder while it runs, and the system releases the lock however the process ends. The start of
 the next job removes folders that are not locked. Process ids would not do, since the system reuses them.
 """
 
@@ -90,7 +90,7 @@ def launch(
 def _agents(
     folder: Path, ranks: int, hosts: int, restarts: int, environment: dict[str, str]
 ) -> Generator[list[subprocess.Popen[bytes]]]:
-    """Start one torchrun agent per host; all agents are ended when the block ends in any way."""
+    """Start one torchrun agent per host; all agents are ended with the block, also after an error."""
     agents: list[subprocess.Popen[bytes]] = []
     try:
         with listener() as store:
