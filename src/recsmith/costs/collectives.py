@@ -5,8 +5,8 @@ the slower one decides. With equal batches, the bytes that a rank receives do no
 sends do.
 
 Sources: an all-to-all sends each of W ranks its share, (L - 1) / W of it inside the host of L ranks and (W - L) / W
-    over its own network card; rings move (W - 1) / W of the data through every link, and between hosts each of the L
-    rings uses its own card (nccl-tests, doc/PERFORMANCE.md, and docs/cost-models.md).
+over its own network card; rings move (W - 1) / W of the data through every link, and between hosts each of the L rings
+uses its own card (nccl-tests, doc/PERFORMANCE.md, and docs/cost-models.md).
 
 DMPCollection.sync() averages weights and optimizer state of replicas: each rank all-reduces what it holds with the
 ranks that hold the same shards in the other sharding groups, in place and after its own backward pass, every

@@ -11,8 +11,8 @@ the same way with the host's disk, which its ranks share; on CUDA all state is o
 the rows.
 
 Sources: [L] Lin et al., Building a Performance Model for DLRM Training on GPUs (HiPC 2022) and its code,
-    owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The
-    efficiencies are calibrated on published figures: docs/cost-models.md lists them, and the model's errors.
+owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The efficiencies
+are calibrated on published figures: docs/cost-models.md lists them, and the model's errors.
 
 Legend: N pieces, M modes.
 """

@@ -12,7 +12,7 @@ The wait assumes that every rank exchanges bytes with the last one: in a table-w
 all.
 
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2, has a network for each number of devices, and another for
-    each direction, of sums of dims and starts in the order of devices.
+each direction, of sums of dims and starts in the order of devices.
 
 Legend: ... exchanges, W ranks, x inputs, k figures of work, h hidden.
 """

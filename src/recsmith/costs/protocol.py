@@ -13,7 +13,7 @@ The step rule turns the ranks' parts into the step, which is a sequence of phase
 waits for the slowest one, so a phase lasts as long as its slowest rank, and the step is the sum of its phases.
 
 Legend: N pieces, M modes, k work terms, G fusion groups, W ranks, F phases; the four parts are recsmith.plans.PARTS:
-    forward and backward compute, forward and backward communication.
+forward and backward compute, forward and backward communication.
 """
 
 from dataclasses import dataclass

@@ -20,10 +20,10 @@ class PublishedTimes:
 
     laboratories: number of sources; 0 for kernels that we measured and a learned model covers (docs/benchmarks/gpu.md).
     error: geometric mean of the ratio between predicted and measured times, less 1: 0.2 is 20 %. For kernels priced by
-        a
-    learned model, the median error; for other kernels that we measured and that have a spread, the median excess of
-    measured over predicted time. spread: what remains of the error, as a geometric mean, if all times differ by a
-    common factor, which does not affect the choice between plans; 0 if it is not known separately.
+        a learned model, the median error; for other kernels that we measured and that have a spread, the median excess
+        of measured over predicted time.
+    spread: what remains of the error, as a geometric mean, if all times differ by a common factor, which does not
+        affect the choice between plans; 0 if it is not known separately.
     """
 
     figures: int
@@ -44,11 +44,13 @@ class PublishedTimes:
 class PublishedError:
     """The likely error of a prediction, by measured or published times of its parts.
 
-    device: name in the catalogue. checked: known times of the parts that the plan uses on this device. unchecked: parts
-        without
-    any. share: relative error of the step, weighted by each part's seconds; an unchecked part of cost model `analytic`
-    has its mean error on all other devices, and of other cost models 0. spread: the same, with each part's spread if
-    known. known_by: the cost model that learned these kernels, if it is another one.
+    device: name in the catalogue.
+    checked: the known times of the parts that the plan uses on this device.
+    unchecked: parts without known times.
+    share: relative error of the step, weighted by each part's seconds; an unchecked part of cost model `analytic` has
+        its mean error on all other devices, and of other cost models 0.
+    spread: the same, with each part's spread if known.
+    known_by: the cost model that learned these kernels, if it is another one.
     """
 
     device: str

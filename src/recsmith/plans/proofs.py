@@ -26,10 +26,10 @@ Shares = tuple[float, ...]
 class ShareWorth:
     """Extra price of a piece for the share of a rank that it takes, by a dual feasible function of bin packing.
 
-    kind: 'cutoff' (0 for shares below `by`, 1 for those above 1 - by, and else the share), 'steps'
-    (how often `by` fits into the share, over how often into 1; for shares above a half, 1 less the value of the rest)
-    or 'count' (how often 1 / (by + 1) fits into the share, over by). worth: the extra price of a whole rank, over the
-    longest first phase.
+    kind: 'cutoff' (0 for shares below `by`, 1 for those above 1 - by, and else the share), 'steps' (how often `by` fits
+        into the share, over how often into 1; for shares above a half, 1 less the value of the rest) or 'count' (how
+        often 1 / (by + 1) fits into the share, over by).
+    worth: the extra price of a whole rank, over the longest first phase.
     """
 
     kind: Literal["cutoff", "steps", "count"]
@@ -89,10 +89,13 @@ class LargePiece:
 class LeafProof:
     """A leaf: the multipliers of seconds in each phase, and of bytes, in the price of a piece.
 
-    ready: multiplier of the first phase; rest: of the later ones. byte: seconds per byte. mix: for each group, shares
-        of the
-    cost model's planes. plane: the plane that decides which pieces are big. shares: extra prices of shares of a rank.
-    large: pieces with extra prices, because few of them fit on a rank. steps: extra price of whole steps of width.
+    ready: multiplier of the first phase; rest: of the later ones.
+    byte: seconds per byte.
+    mix: for each group, shares of the cost model's planes.
+    plane: the plane that decides which pieces are big.
+    shares: extra prices of shares of a rank.
+    large: pieces with extra prices, because few of them fit on a rank.
+    steps: extra price of whole steps of width.
     """
 
     ready: float
@@ -231,9 +234,9 @@ class RanksProof:
 class PlacesProof:
     """A leaf by a constraint that counts: its tables share a limited number of places, priced by a mix of planes.
 
-    constraint: its number among the constraints between tables. price: seconds per place. seconds: a step time below
-        which the tables
-    need more places than there are; 0: unused.
+    constraint: its number among the constraints between tables.
+    price: seconds per place.
+    seconds: a step time at which the tables need more places than there are; 0 if unused.
     """
 
     constraint: int

@@ -4,7 +4,7 @@ Rules for single tables are applied when the problem is built: to their options,
 Constraints between tables are checked for the pieces placed so far (`targets`), and for whole plans (`holds`).
 
 Legend: T tables (in canonical order), W ranks, N placed pieces, R tables with constraints between tables, m of them in
-    one group.
+one group.
 """
 
 from dataclasses import dataclass

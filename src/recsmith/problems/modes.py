@@ -39,9 +39,9 @@ Rules = dict[str, TableRule | None]
 class Demand:
     """Per table (T,): its shape, and its work for the local batch of one device in a step.
 
-    ids: rows looked up, equal ids counted once if ids are deduplicated. bags: embeddings returned (poolings; for
-        sequences,
-        ids). outputs: bags as TorchRec's estimator counts them, min(1, pooling factor) for each pooling.
+    ids: rows looked up, equal ids counted once if ids are deduplicated.
+    bags: embeddings returned (poolings; for sequences, ids).
+    outputs: bags as TorchRec's estimator counts them, min(1, pooling factor) for each pooling.
     repeats: ids of the batch per id that is looked up; 1 without deduplication.
     optimizer: index of the table's optimizer in OPTIMIZER_NAMES.
     """
@@ -115,9 +115,8 @@ class Modes:
     repeats: as in Demand.
     most_ids, most_rows: ids, and different rows among them, that 99.9 % of steps do not exceed.
     spread, row_spread: lookups of a piece on all its ranks, and their different rows, divided by those of its busiest
-        rank,
-        by which every rank is priced. Both are the number of row blocks if all are equally busy, and 1 if rows are
-        whole.
+        rank, by which every rank is priced. Both are the number of row blocks if all are equally busy, and 1 if rows
+        are whole.
     """
 
     table: Ints

@@ -1,7 +1,7 @@
 """The evaluator of learned cost models: a network for terms, a head for their sums, and collectives as in `analytic`.
 
 Legend: N pieces, M modes, G fusion groups, k = 1 + t + 4 terms: number of pieces, learned terms, seconds of uncovered
-    kernels forward and backward, and of collectives forward and backward.
+kernels forward and backward, and of collectives forward and backward.
 """
 
 from dataclasses import dataclass, replace

@@ -4,13 +4,13 @@ Reuse enters through the different rows that a batch reads: with ids and rows gi
 measurable effect (docs/learning.md).
 
 Range: if each figure had its own minimum and maximum, a large, cold and often read table would count as known if
-    training saw large ones, cold ones and often read ones, but none that is all three. So figures are combined: rows,
-    ids per bag, columns, and how often a row of a batch is read. A cell spans a factor of 4 in each of them.
+training saw large ones, cold ones and often read ones, but none that is all three. So figures are combined: rows, ids
+per bag, columns, and how often a row of a batch is read. A cell spans a factor of 4 in each of them.
 
 New inputs are appended. A model uses as many as it learned from, which are the first ones.
 
 Legend: N pieces or tables, b = 7 figures of work, c = 16 of a corrected model, h = 4 cached shares, x = 17 inputs, C
-    cells.
+cells.
 """
 
 from collections.abc import Callable

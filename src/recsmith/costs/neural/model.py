@@ -9,7 +9,7 @@ and their caches, dense data_parallel copies, sequences and weighted features. F
 card may have seconds fitted to separate measurements.
 
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2: a network of tables, their sum, a network of the sum. Ours
-    differs in that terms are work times a bounded factor, in the convex head, and in its inputs (docs/learning.md).
+differs in that terms are work times a bounded factor, in the convex head, and in its inputs (docs/learning.md).
 
 Legend: M modes, T tables, C cells.
 """
