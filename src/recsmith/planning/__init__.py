@@ -1,4 +1,4 @@
-"""Planning: from a workload and a cluster to a Plan, and what an existing plan costs."""
+"""Planning: from a workload and a cluster to a plan, and the cost of an existing plan."""
 
 from recsmith.planning.plan import plan, plan_with
 from recsmith.planning.registry import PLANNERS, find_planner

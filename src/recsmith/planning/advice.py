@@ -1,19 +1,19 @@
-"""How long to look for a change that helps once it is proved that there is no plan, and who hears of the proof before.
+"""The time limit for advice on how to change a problem that has no plan, and a callback for the proof.
 
-The proof is what was asked for; advice is more, and each change that is tried takes as long as a small search.
+The proof answers the question; advice is extra, and each change that is tried takes as long as a small search.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-CPU_S = 1.5  # seconds of this process that advice may take, so that the answer takes two: some hundreds of tables
+CPU_S = 1.5  # CPU seconds of this process for advice, so that the answer takes two: enough for some hundreds of tables
 CUT_SHORT = "The search for a change that works was cut short."
 
 
 @dataclass
 class AdviceBudget:
-    """A budget for advice. ends: by time.perf_counter. on_proof(sentence): hears of the proof at once."""
+    """The time for advice. ends: by time.perf_counter. on_proof(sentence): called at once when the proof is known."""
 
     ends: float = float("inf")
     on_proof: Callable[[str], object] | None = None
@@ -21,13 +21,13 @@ class AdviceBudget:
     _begun: float | None = field(default=None, init=False)
 
     def proved(self, sentence: str) -> None:
-        """Tell the proof, and begin to count the time for advice."""
+        """Report the proof, and start the time for advice."""
         if self._begun is None:
             self._begun = time.process_time()
             if self.on_proof is not None:
                 self.on_proof(sentence)
 
     def in_time(self) -> bool:
-        """Whether there is time left."""
+        """Whether time is left."""
         spent = 0.0 if self._begun is None else time.process_time() - self._begun
         return spent < self.cpu_s and time.perf_counter() < self.ends

@@ -1,6 +1,6 @@
-"""An old plan's new problem: what of the plan can stay in it, and what placements of it cost and move.
+"""The new problem of an old plan: which placements can stay, and what new placements cost and move.
 
-What of an old plan can stay as it is under another workload or cluster.
+The problem is new because the workload, the cluster or the constraints changed.
 
 Legend: N pieces, F phases.
 """
@@ -31,15 +31,16 @@ from recsmith.problems.stashing import with_stash
 from recsmith.units import parse_size
 from recsmith.workloads import Table, Workload, load_workload
 
-DRAWN = 1  # orders of tables by chance, where others made no room
+DRAWN = 1  # random orders of tables, used if others made no room
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Placements in the new problem, with their columns where they were: seconds of the step, and bytes to move.
+    """Placements in the new problem, with columns kept where possible: seconds of the step, and bytes to move.
 
-    tables: bytes that each table which stays moves. devices (W,): what each device receives of them. new: bytes of
-    tables that are made.
+    tables: bytes that each staying table moves.
+    devices (W,): bytes of staying tables that each device receives.
+    new: bytes of tables that are created.
     """
 
     placements: tuple[Placement, ...]
@@ -50,13 +51,13 @@ class Moves:
 
     @property
     def moved(self) -> int:
-        """Bytes that all devices receive of tables that stay."""
+        """Bytes of staying tables that all devices receive."""
         return int(self.devices.sum())
 
 
 @dataclass(frozen=True)
 class ChangedProblem:
-    """The new problem of an old plan. evaluator: without pins. carried: what of the plan can stay."""
+    """The new problem of an old plan. evaluator: for it, without pins. carried: the parts of the plan that can stay."""
 
     old: Plan
     evaluator: Evaluator
@@ -73,9 +74,9 @@ class ChangedProblem:
         constraints: Constraints | Source | None,
         options: SearchOptions,
     ) -> "ChangedProblem":
-        """Read names and files, and find out what can stay; Infeasible where the new problem has no plan at all.
+        """Read names and files, and find out what can stay; Infeasible if the new problem has no plan.
 
-        What is None is the old plan's.
+        Arguments that are None are taken from the old plan.
         """
         new_workload = old.workload if workload is None else load_workload(workload)
         new_cluster = old.cluster if cluster is None else load_cluster(cluster)
@@ -100,17 +101,17 @@ class ChangedProblem:
         return {self.problem.tables[t].name for t, rule in self.problem.legality.splits.items() if rule.pin}
 
     def broken(self, placements: Sequence[Placement]) -> str | None:
-        """The first constraint that placements break, as a sentence; None where all are kept."""
+        """The first constraint that placements break, as a sentence; None if they keep all."""
         problem = self.problem
         return problems.broken_constraint(problem.constraints, placements, problem.tables, problem.cluster)
 
     @property
     def staying_bytes(self) -> int:
-        """Weights of all tables that the old plan has, too."""
+        """Bytes of weights of all tables that the old plan has, too."""
         return sum(self.carried.sizes.values())
 
     def bytes_of(self, limit: int | str) -> int:
-        """Bytes of a limit of what may move; UsageError for one that is neither a size nor a share."""
+        """Bytes of a limit on moved bytes; UsageError if it is neither a size nor a share."""
         if isinstance(limit, int):
             size = limit
         elif limit.strip().endswith("%"):
@@ -122,16 +123,16 @@ class ChangedProblem:
         return size
 
     def pinned(self, constraints: Constraints) -> Evaluator:
-        """The same problem under other constraints."""
+        """An evaluator for the same problem under other constraints."""
         problem = self.problem
         return self.model.compile(problems.build_problem(problem.workload, problem.cluster, problem.space, constraints))
 
     def moves(self, placements: Sequence[Placement]) -> Moves:
-        """What placements cost, and what must move to them."""
+        """The cost of placements, and the bytes that must move to reach them."""
         old = {each.table: each for each in self.old.placements}
         dims = {table.name: table.embedding_dim for table in self.problem.tables}
         stay = self.carried.sizes.keys()
-        free = stay - self.pinned_tables  # whose columns may be in any order
+        free = stay - self.pinned_tables  # the columns of these tables may be in any order
         kept = tuple(
             with_columns_kept(each, old[each.table], dims[each.table]) if each.table in free else each
             for each in placements
@@ -151,7 +152,7 @@ class ChangedProblem:
         )
 
     def plan_of(self, moves: Moves, planner: str) -> Plan:
-        """The plan of placements, with the bound of the problem without pins."""
+        """The plan of these placements, with the bound of the problem without pins."""
         footprint = problems.footprint_of(self.problem, moves.placements)
         cost, bound = price(self.evaluator, footprint), lower_bound(self.evaluator).bound
         placements = with_stash(self.problem, tuple(moves.placements), footprint)
@@ -162,7 +163,7 @@ class ChangedProblem:
 
 
 def _for_other_tables(constraints: Constraints, tables: list[str]) -> Constraints:
-    """The old plan's constraints without what they say of tables that are gone."""
+    """The old plan's constraints, without patterns and rules that match only tables that are gone."""
 
     def known(patterns: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(pattern for pattern in patterns if members((pattern,), tables))
@@ -177,14 +178,14 @@ def _for_other_tables(constraints: Constraints, tables: list[str]) -> Constraint
 
 
 def _given(constraints: Constraints | Source, old: Constraints) -> Constraints:
-    """The constraints that were given; a file says nothing of the accounting of memory and of exactness."""
+    """The given constraints; a file states neither memory accounting nor exactness, which the old plan provides."""
     if isinstance(constraints, Constraints):
         return constraints
     return replace(problems.load_constraints(constraints), memory=old.memory, keep_exact=old.keep_exact)
 
 
 def _share(text: str) -> float:
-    """A share such as 5% as a number; UsageError for what is none."""
+    """A share such as 5% as a number; UsageError if the text is none."""
     try:
         share = float(text.strip().removesuffix("%")) / 100
     except ValueError:
@@ -201,8 +202,9 @@ def _share(text: str) -> float:
 class Carried:
     """Tables of the old plan that the new problem still has.
 
-    sizes: bytes of weights of those whose weights can be carried over, by name. placements: of those whose old
-    placement is also legal in the new problem, by name. seconds: what those placements cost all devices, by name.
+    sizes: bytes of weights of tables whose weights can be kept, by name.
+    placements: old placements that are also legal in the new problem, by table name.
+    seconds: seconds of these placements over all devices, by table name.
     """
 
     sizes: dict[str, int]
@@ -210,18 +212,18 @@ class Carried:
     seconds: dict[str, float]
 
     def by_worth(self) -> list[str]:
-        """Names of placed tables, those first whose seconds a byte are highest: freeing them costs least."""
+        """Names of placed tables by seconds per byte, highest first: freeing these gains most for the bytes moved."""
         return sorted(self.placements, key=lambda name: (-self.seconds[name] / max(self.sizes[name], 1), name))
 
     def other_orders(self) -> list[list[str]]:
-        """Orders that make room where memory is short: the largest tables first, and some by chance."""
+        """Orders for cases in which memory is short: the largest tables first, and random orders."""
         names = sorted(self.placements)
         drawn = [random.Random(seed).sample(names, len(names)) for seed in range(DRAWN)]
         return [sorted(names, key=lambda name: (-self.sizes[name], name)), *drawn]
 
 
 def carry_over(old: Plan, evaluator: Evaluator) -> Carried:
-    """What of the old plan the evaluator's problem can keep."""
+    """The parts of the old plan that the evaluator's problem can keep."""
     problem = evaluator.problem
     before = {table.name: table for table in old.workload.tables}
     after = {table.name: table for table in problem.tables}
@@ -237,7 +239,7 @@ def carry_over(old: Plan, evaluator: Evaluator) -> Carried:
 
 
 def _is_legal(placement: Placement, table: Table, cluster: Cluster, space: problems.PlannedSpace) -> bool:
-    """Whether the table can be placed so on the new cluster, in its space and under its rules."""
+    """Whether this placement of the table is legal on the new cluster, in its space and under its rules."""
     try:
         placement.kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
         return space.holds((placement,))
@@ -246,7 +248,7 @@ def _is_legal(placement: Placement, table: Table, cluster: Cluster, space: probl
 
 
 def _seconds_of(placements: list[Placement], evaluator: Evaluator) -> dict[str, float]:
-    """Seconds that each placement's pieces take, each alone on its device, summed over devices."""
+    """Seconds of each placement's pieces, each alone on its device, summed over devices."""
     problem = evaluator.problem
     index = {table.name: t for t, table in enumerate(problem.tables)}
     rows: list[tuple[int, int, int]] = []

@@ -1,11 +1,12 @@
-"""Constraints that no plan keeps: a smallest set of them that already contradicts itself, with lines of the file.
+"""Constraints that no plan can keep: finds a smallest contradictory set, with lines of the constraints file.
 
-One constraint after the other is left out; where no plan exists without it either, it plays no part (a deletion filter,
-Chinneck and Dravnieks, 1991). What is left contradicts itself, and does not once any one is left out.
+One constraint after the other is left out; if no plan exists without it either, it is not needed for the contradiction
+(a deletion filter, Chinneck and Dravnieks, 1991). The remaining constraints contradict each other, but not once any one
+of them is left out.
 
-Whether any plan exists: tables are placed in as few pieces as fit, the heaviest first; where that fails and the case is
-small, every way to place the tables is followed (solver/enumeration.py), or CP-SAT decides where OR-Tools is installed.
-Packing is hard, so of larger cases it may stay open. Cost plays no part.
+Whether a plan exists: tables are placed in as few pieces as fit, the largest first. If that fails and the case is
+small, all placements are enumerated (solver/enumeration.py), or CP-SAT decides if OR-Tools is installed. Packing is
+hard, so larger cases may stay undecided. Cost is ignored.
 """
 
 from dataclasses import dataclass
@@ -32,18 +33,19 @@ from recsmith.problems.constraints import Part, PerRank
 from recsmith.problems.space import NoChoiceLeft
 from recsmith.workloads import Workload
 
-SHOWN = 8  # constraints in a message
+SHOWN = 8  # most constraints that a message names
 NOT_EVEN = "no plan exists, even without the constraints: the tables do not fit the cluster in this space. Proved"
-SHOWN_NAMES = 4  # tables of a constraint in a message
-MOST_ARRANGEMENTS, NODES = 20_000, 20_000  # of an enumeration: of all tables, and partial plans followed; some seconds
-MOST_TABLES = 12  # of an enumeration
-MOST_CHOICES, UNITS = 60_000, 10.0  # of CP-SAT: widths of all tables times devices, and about seconds of work
-DRAWS, SEED = 40, 0  # of light options by chance
+SHOWN_NAMES = 4  # most tables of a constraint that a message names
+# limits of an enumeration: arrangements of all tables, and partial plans; some seconds
+MOST_ARRANGEMENTS, NODES = 20_000, 20_000
+MOST_TABLES = 12  # most tables of an enumeration
+MOST_CHOICES, UNITS = 60_000, 10.0  # limits of CP-SAT: widths of all tables times devices, and about seconds of work
+DRAWS, SEED = 40, 0  # random draws of light options
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Constraints that no plan keeps together. open: those without which it was not decided whether a plan exists."""
+    """Constraints that no plan keeps together. open: those without which the existence of a plan was not decided."""
 
     parts: tuple[Part, ...]
     open: tuple[Part, ...]
@@ -51,14 +53,14 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Question:
-    """A workload on a cluster within a space: what constraints are asked about."""
+    """A workload on a cluster within a space, for which constraints are examined."""
 
     workload: Workload
     cluster: Cluster
     space: Space | None
 
     def existence(self, constraints: Constraints) -> "Existence":
-        """Whether a plan keeps these constraints."""
+        """Whether a plan exists that keeps these constraints."""
         try:
             return any_plan(build_problem(self.workload, self.cluster, self.space, constraints))
         except NoChoiceLeft:
@@ -67,7 +69,7 @@ class Question:
             return Existence("none")
 
     def refusal(self, constraints: Constraints) -> str:
-        """Why a table has no choice left under these constraints; empty where every table has one."""
+        """Why a table has no choice left under these constraints; '' if every table has one."""
         try:
             build_problem(self.workload, self.cluster, self.space, constraints)
         except UsageError as error:
@@ -76,15 +78,15 @@ class Question:
 
 
 def find_conflict(question: Question, constraints: Constraints) -> Conflict | None:
-    """A minimal set of constraints that no plan keeps, which all of them together are known to be; None for none.
+    """A minimal set of constraints that no plan keeps; None if no plan exists even without constraints.
 
-    None means that there is no plan without constraints either.
+    All constraints together must be known to allow no plan.
     """
     if question.existence(constraints.only(())).answer == "none":
         return None
     kept = list(constraints.parts)
     step = max(1, len(kept) // 2)
-    while True:  # whole stretches first, so that one conflict among hundreds of pins is soon found
+    while True:  # long stretches first, so that one conflict among hundreds of pins is found quickly
         first = 0
         while first < len(kept):
             rest = kept[:first] + kept[first + step :]
@@ -100,9 +102,9 @@ def find_conflict(question: Question, constraints: Constraints) -> Conflict | No
 
 
 def contradiction(question: Question, constraints: Constraints, error: RecSmithError) -> RecSmithError:
-    """The error that names a minimal set of constraints which no plan keeps; where there are none, the error itself.
+    """An error that names a minimal set of constraints which no plan keeps; without constraints, the given error.
 
-    Where no plan exists without constraints either, that is said, unless the error is already the proof.
+    If no plan exists even without constraints, the message says so, unless the given error is already the proof.
     """
     constraints = constraints.matching([table.name for table in question.workload.tables])
     if not constraints.parts:
@@ -161,7 +163,7 @@ def _value(value: object) -> str:
 
 @dataclass(frozen=True)
 class Existence:
-    """plan: one that keeps all constraints, where one was found. answer: 'some', 'none' (proved) or 'open'."""
+    """Whether a plan exists. plan: one that keeps all constraints, or None. answer: 'some', 'none' (proved), 'open'."""
 
     answer: Literal["some", "none", "open"]
     plan: Footprint | None = None
@@ -186,7 +188,7 @@ def any_plan(problem: Problem) -> Existence:
 
 
 def _is_hopeless(evaluator: Evaluator) -> bool:
-    """Whether some table fits no device, all weigh more than all devices, or constraints leave them too few places."""
+    """Whether a table fits no device, all need more than all devices have, or constraints leave too few places."""
     problem = evaluator.problem
     if not problem.legality.has_places:
         return True
@@ -217,7 +219,7 @@ def _quick_plan(evaluator: Evaluator) -> Footprint | None:
 
 
 def _enumerated(evaluator: Evaluator, shares: Shares) -> Existence:
-    """Every way to place the tables, as far as a number of partial plans goes."""
+    """The result of enumerating all placements of the tables, up to a number of partial plans."""
     arrangements = arrangements_of(evaluator.problem, shares, MOST_ARRANGEMENTS)
     if arrangements is None:
         return Existence("open")
@@ -232,7 +234,7 @@ def _enumerated(evaluator: Evaluator, shares: Shares) -> Existence:
 
 
 def _solved(evaluator: Evaluator, shares: Shares) -> Existence:
-    """What CP-SAT finds; that there is no plan is believed if it says so with and without its presolve."""
+    """The result of CP-SAT; 'none' is accepted only if it says so both with and without its presolve."""
     from recsmith.planners.solver.cp_sat import solve
     from recsmith.planners.solver.cp_sat_model import SpaceModel
     from recsmith.planners.solver.linear_pieces import LinearPieces

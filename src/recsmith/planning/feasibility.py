@@ -1,11 +1,11 @@
-"""Proofs that no plan exists, and what would help: changes of the problem, each tried and found to have a plan.
+"""Proofs that no plan exists, and advice: changes of the problem that were tried and found to have a plan.
 
-Two proofs, both exact: a table has no placement whose pieces fit a device; or all tables at their lightest weigh more
-than all devices together. Anything else may still be unplannable, and then a search says NoPlanFound.
+There are two proofs, both exact: a table has no placement whose pieces fit a device; or all tables at their smallest
+need more than all devices together. Other problems may still be unplannable; then a search says NoPlanFound.
 
-A change is tried as planners begin: every table in as few pieces as fit. Where tables can be split in very many ways, a
-change is tried with the few widths that TorchRec's planner knows: what is found so is a plan all the same, and what is
-missed is found at a larger change.
+A change is tried in the way in which planners begin: every table in as few pieces as fit. If tables can be split in
+very many ways, only the few widths of TorchRec's planner are tried: a plan found so is still a plan, and a plan that is
+missed is found with a larger change.
 
 Legend: T tables, W ranks.
 """
@@ -35,26 +35,27 @@ from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, format_size
 from recsmith.workloads import Table
 
-HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
-DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
-SAMPLE_PARTS = (2, 4, 8, 16)  # of the samples a device, tried in turn
-RESTING_SHARES = (0.25, 0.5, 0.75, 0.95)  # of a stated reserve, tried in turn as what tables rest for
+HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # factors on the proven minimum of device memory, tried in turn
+DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # factors on the least number of hosts, tried in turn
+SAMPLE_PARTS = (2, 4, 8, 16)  # divisors of the samples per device, tried in turn
+# shares of a stated reserve, tried in turn as bytes for which tables are stashed
+RESTING_SHARES = (0.25, 0.5, 0.75, 0.95)
 GIB = 2**30  # bytes
-MANY_OPTIONS = 40_000  # of a problem: with more of them, a try is of TorchRec's widths alone
+MANY_OPTIONS = 40_000  # with more options, a problem is tried only with TorchRec's widths
 InTime = Callable[[], bool]
 LIGHTEST = SelectionLimits(price=DEAREST)
 
 
 def check_feasible(evaluator: Evaluator, model: CostModel, advice: AdviceBudget | None = None) -> None:
-    """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work.
+    """Raise Infeasible if no plan can exist, naming tables, bytes, and a change that was checked to work.
 
-    advice: how long such a change is looked for, and who hears of the proof before.
+    advice: the time for finding such a change, and the callback for the proof.
     """
     problem = evaluator.problem
     light = shared_relaxation(evaluator).choose(LIGHTEST)
     room = float(problem.capacity.sum())
     if np.isfinite(light.seconds).all() and light.bytes.sum() <= room:
-        return  # the options at hand fit already; no need to ask for every split
+        return  # the listed options already fit; no need to consider every split
     least = weights(problem).per_table(LIGHTEST)
     unplaceable = np.flatnonzero(~np.isfinite(least.value))
     if unplaceable.size:
@@ -79,7 +80,7 @@ def _unplaceable_message(problem: Problem, unplaceable: list[int]) -> str:
 
 
 def _buffer_words(problem: Problem, table: Table) -> str:
-    """What a batch needs besides the weights, where that is what finds no room."""
+    """Text on the bytes of a batch in addition to the weights, if these are what does not fit; '' otherwise."""
     index = problem.tables.index(table)
     pieces = np.flatnonzero(problem.modes.table[problem.pieces.mode] == index)
     lightest = pieces[problem.pieces.tail.device[pieces].argmin()]
@@ -108,13 +109,13 @@ def _overfull_message(problem: Problem, roomy: TableTotals, need: float, room: f
 
 
 def _kept_words(problem: Problem) -> str:
-    """What is kept free for layers over histories, which nobody stated and which may be most of a device."""
+    """Text on the memory kept free for layers over histories, which nobody stated and which may be most of a device."""
     estimated = kept_estimate(problem.workload, problem.cluster)
     return f" {estimated.beyond}" if estimated and estimated.positions else ""
 
 
 def _fewest(problem: Problem, least: float) -> str:
-    """The least number of devices: more ranks serve more samples, so no table gets lighter."""
+    """Text on the least number of devices: more ranks serve more samples, so no table gets smaller."""
     cluster = problem.cluster
     devices = int(np.ceil(least / float(problem.capacity.max())))
     if cluster.replication is not None:
@@ -132,9 +133,9 @@ def what_helps(
     problem: Problem, model: CostModel, roomy: TableTotals | None = None, *, advice: AdviceBudget | None = None,
     proof: str = "",
 ) -> str:  # fmt: skip
-    """Changes that were tried and gave a plan, as far as the time for advice goes; an interrupt ends it.
+    """Text on changes that were tried and gave a plan, within the time for advice; an interrupt ends it early.
 
-    roomy: `roomy_weights` of the problem, where they are known already. proof: what is told before the first try.
+    roomy: `roomy_weights` of the problem, if already computed. proof: reported before the first try.
     """
     advice = advice or AdviceBudget()
     checked: list[str] = []
@@ -152,7 +153,8 @@ def _changes(
 ) -> Iterator[Callable[[], str | None]]:
     """The changes that may help, in the order in which they are tried."""
     estimated = kept_estimate(problem.workload, problem.cluster)
-    if estimated and estimated.positions:  # which a job needs: neither may tables have it, nor does --hbm keep it
+    # a job needs this reserve, so tables may not have it, and --hbm would not keep it
+    if estimated and estimated.positions:
         yield lambda: _fewer_samples(problem, model, in_time)
     else:
         yield lambda: _no_reserve(problem, model, in_time)
@@ -169,12 +171,12 @@ def _told(checked: list[str], *, cut: bool) -> str:
 
 
 def weights(problem: Problem) -> TableTotals:
-    """What tables weigh, whatever they cost; no cost model is asked, which takes long for very wide tables."""
+    """The bytes of tables, without their cost, because cost models take long for very wide tables."""
     return TableTotals(weightless(problem))
 
 
 def weightless(problem: Problem) -> AdditiveEvaluator:
-    """An evaluator by which nothing takes any time, for who only asks what fits."""
+    """An evaluator in which everything takes no time, to examine only what fits."""
     return AdditiveEvaluator(problem, _no_seconds)
 
 
@@ -183,20 +185,20 @@ def _no_seconds(modes: Ints, _: Ints) -> Floats:
 
 
 def roomy_weights(problem: Problem) -> TableTotals:
-    """What tables weigh on devices of any size: larger pieces carry fewer extra bytes."""
+    """The bytes of tables on devices of any size: larger pieces need fewer extra bytes."""
     roomy = problem.cluster.with_memory(2**52)
     return weights(build_problem(problem.workload, roomy, problem.space, problem.constraints))
 
 
 def _no_reserve(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
-    """Nothing kept free, where nobody asked for it."""
+    """Advice to keep nothing free, if the reserve is an estimate and not stated."""
     estimated = kept_estimate(problem.workload, problem.cluster)
     return "--reserve 0" if estimated and has_plan(problem, model, in_time, reserve_bytes=0) else None
 
 
 def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals, in_time: InTime) -> str | None:
-    """The least device memory of a few that gives a plan."""
-    estimated = kept_estimate(problem.workload, problem.cluster)  # which --hbm leaves out
+    """Advice with the least device memory, of some steps, that gives a plan."""
+    estimated = kept_estimate(problem.workload, problem.cluster)  # --hbm leaves out the estimate
     reserve, world = 0 if estimated else problem.cluster.reserve_bytes or 0, problem.cluster.world_size
     least, relaxation = roomy.per_table(LIGHTEST).bytes, roomy.relaxation
     heaviest = np.minimum.reduceat(relaxation.option_heaviest, relaxation.problem.options.start[:-1]).max()
@@ -211,7 +213,7 @@ def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals, in_time
 
 
 def _fewer_samples(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
-    """The most samples a device, of some halvings, that give a plan beside what layers over their histories need."""
+    """Advice with the most samples per device, of some halvings, that give a plan next to history layers."""
     for part in SAMPLE_PARTS:
         samples = max(1, problem.workload.batch_size // part)
         fewer = replace(problem, workload=replace(problem.workload, batch_size=samples))
@@ -221,7 +223,7 @@ def _fewer_samples(problem: Problem, model: CostModel, in_time: InTime) -> str |
 
 
 def _more_hosts(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
-    """The least number of hosts of a few that gives a plan; only where every device is alike, in one group."""
+    """Advice with the least number of hosts, of some, that gives a plan; only for equal devices in one group."""
     cluster = problem.cluster
     if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
         return None
@@ -235,7 +237,7 @@ def _more_hosts(problem: Problem, model: CostModel, in_time: InTime) -> str | No
 
 
 def _larger_groups(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
-    """The least size of a 2D job's sharding groups that gives a plan."""
+    """Advice with the least size of a 2D job's sharding groups that gives a plan."""
     for cluster in larger_groups(problem.cluster):
         if has_plan(replace(problem, cluster=cluster), model, in_time):
             return f"--group-size {cluster.world_size}"
@@ -253,14 +255,14 @@ def _more_types(problem: Problem, model: CostModel, in_time: InTime) -> str | No
 
 
 def _host_memory(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
-    """Tables in host memory behind caches, where hosts have memory and devices reach it."""
+    """Advice to keep tables in host memory behind caches, if hosts have memory and devices can reach it."""
     wide = with_host_memory(problem.space, problem.cluster)
     found = wide is not None and has_plan(replace(problem, space=wide), model, in_time)
     return f"--kernels {','.join(wide.kernels)}" if wide is not None and found else None
 
 
 def with_host_memory(space: Space, cluster: Cluster) -> Space | None:
-    """The space with tables in host memory behind caches; None where it has some, or devices do not reach that."""
+    """The space with tables in host memory behind caches; None if it has caches, or devices cannot reach that."""
     reached = cluster.device.kind == "cuda" and cluster.device.host_link_bandwidth is not None
     if space.has_caches or not reached or cluster.ddr_bytes_per_host is None:
         return None
@@ -268,7 +270,7 @@ def with_host_memory(space: Space, cluster: Cluster) -> Space | None:
 
 
 def _resting(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
-    """Tables that rest while dense layers work, for the least of a few shares of a stated reserve."""
+    """Advice to stash tables while dense layers run, for the least of some shares of a stated reserve."""
     cluster, limits = problem.cluster, problem.constraints
     reserve = cluster.reserve_bytes or 0
     estimated = kept_estimate(problem.workload, cluster)
@@ -287,7 +289,7 @@ def _resting(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
 
 
 def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True, **cluster: int | None) -> bool:
-    """Whether a changed problem, on a changed cluster, is legal, and a plan of it is found in time."""
+    """Whether a changed problem, on a changed cluster, is legal, and a plan for it is found in time."""
     if not in_time():
         return False
     try:
@@ -295,7 +297,7 @@ def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True,
         many = len(changed.options.table) > MANY_OPTIONS
         space = replace(changed.space, widths="torchrec") if many else changed.space
         problem = build_problem(changed.workload, cluster_, space, changed.constraints)
-    except UsageError:  # such as more ranks than a table has blocks of rows
+    except UsageError:  # such as more ranks than a table has row blocks
         return False
     evaluator = model.compile(problem)
     relaxation = shared_relaxation(evaluator)
@@ -307,6 +309,6 @@ def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True,
         return False
     try:
         with_stash(problem, placements_of(problem, found.footprint(problem)), found.footprint(problem))
-    except PlanMismatch:  # what could rest is not enough
+    except PlanMismatch:  # stashing all possible tables is not enough
         return False
     return True

@@ -1,4 +1,4 @@
-"""Whether ids of sequence tables are deduplicated: planned without and with, and the shorter step is taken.
+"""Decides whether ids of sequence tables are deduplicated: plans without and with, and keeps the shorter step.
 
 It is one switch of a job, EmbeddingCollectionSharder(use_index_dedup=...) of TorchRec, so both settings are tried.
 """
@@ -15,10 +15,10 @@ DEDUP_CHOICES: tuple[IndexDedup, ...] = ("off", "on")
 
 
 def deduplicated_where_it_pays(workload: Workload, plan: Callable[[Workload], Result]) -> Result:
-    """The better of two results, whose plan says which it is; off where no table is one of sequences, or if equal.
+    """The better of the two results, whose plan states the setting; off if equal, or if there are no sequence tables.
 
     Raises:
-        Infeasible, NoPlanFound: neither has a plan; the error is of the workload without deduplication.
+        Infeasible, NoPlanFound: neither has a plan; the error is that of the workload without deduplication.
     """
     without = replace(workload, index_dedup="off")
     if all(table.pooled for table in workload.tables):

@@ -1,4 +1,4 @@
-"""From a list of tables and a cluster to a plan: the verb that everything else serves."""
+"""Planning: from a list of tables and a cluster to a plan, the main function of the package."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.problems.space import NoChoiceLeft
 from recsmith.workloads import Workload, load_workload
 
-PROOF_SHARE = 0.5  # of a time limit, for a better bound where one is asked for
+PROOF_SHARE = 0.5  # share of a time limit for a better bound, if one is requested
 
 
 def plan(
@@ -47,15 +47,24 @@ def plan(
     on_bound: OnBound | None = None,
     on_proof: Callable[[str], object] | None = None,
 ) -> Result:
-    """A sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
+    """Find a sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
 
-    workload, cluster: nouns, names ('dlrm-v2', 'h100:8x12') or paths; constraints and start: nouns or paths.
-    planner, cost_model: names, or objects of your own (docs/extending.md). seed: of planners that draw at random.
-    iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
-    start: a plan that the result is never worse than. on_improve(seconds): hears of each better plan; True cancels.
-    prove: look for a better bound as well, for half of time_limit_s, or about a minute. on_bound(seconds of the plan,
-    seconds of the bound): hears now and then how far that is. on_proof(sentence): hears that no plan exists as soon as
-    that is proved, before a change that helps is looked for (2 CPU seconds, or what is left of time_limit_s).
+    Args:
+        workload: a noun, a name such as 'dlrm-v2', or a path.
+        cluster: a noun, a name such as 'h100:8x12', or a path.
+        planner: a name, or an object of your own (docs/extending.md).
+        cost_model: a name, or an object of your own; None for the default one.
+        seed: for planners that draw random numbers.
+        iterations: limit of the search that gives reproducible results.
+        time_limit_s: limit of the search in seconds; the result is marked as truncated if it is reached.
+        constraints: a noun or a path.
+        space: the placements to choose from; None for all types and widths, with tables in device memory.
+        start: a plan, or its path, that the result is never worse than.
+        on_improve: called with the seconds of each better plan; returning True cancels the search.
+        prove: also search for a better bound, for half of time_limit_s, or about a minute.
+        on_bound: called now and then during the proof with the seconds of the plan and of the bound.
+        on_proof: called with a sentence as soon as it is proved that no plan exists, before a change that helps is
+            searched for (2 CPU seconds, or the rest of time_limit_s).
 
     Raises:
         UsageError: a name, value or file breaks a rule.
@@ -85,14 +94,14 @@ def plan_with(
     on_proof: Callable[[str], object] | None = None,
     on_problem: Callable[[Evaluator], object] | None = None,
 ) -> Result:
-    """`plan`, with the options of the search in one noun. on_problem: hears of each problem before it is searched."""
+    """`plan`, with the search options in one noun. on_problem: called with each problem before it is searched."""
     asked = _Asked(options, planner, start, prove, on_improve, on_bound, on_proof, on_problem)
     return asked.plan(load_workload(workload), load_cluster(cluster), constraints)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A search as it was asked for, besides tables, devices and constraints. begun: by time.perf_counter."""
+    """The arguments of a search except tables, devices and constraints. begun: by time.perf_counter."""
 
     options: SearchOptions
     planner: str | Planner
@@ -111,7 +120,7 @@ class _Asked:
         return replace(self, options=shared, begun=time.perf_counter())
 
     def plan(self, workload: Workload, cluster: Cluster, constraints: Constraints | Source | None) -> Result:
-        """The best plan, of all searches where a switch is left open: equal ids, or what rests in host memory."""
+        """The best plan; if a switch is open (index deduplication or stashing), the best over all searches."""
         limits = Constraints() if constraints is None else problems.load_constraints(constraints)
         if workload.index_dedup == "auto":
             return deduplicated_where_it_pays(
@@ -166,14 +175,14 @@ class _Asked:
         )  # fmt: skip
 
     def _compiled(self, question: Question, limits: Constraints, model: CostModel) -> Evaluator:
-        """The problem as its cost model prices it; NoChoiceLeft where constraints leave a table no place."""
+        """The problem compiled by its cost model; NoChoiceLeft if constraints leave a table no placement."""
         evaluator = model.compile(problems.build_problem(question.workload, question.cluster, question.space, limits))
         if self.on_problem is not None:
             self.on_problem(evaluator)
         return evaluator
 
     def _solution(self, evaluator: Evaluator, searcher: Planner) -> Solution:
-        """What the planner finds; a time limit is shared with the proof."""
+        """The planner's solution; with a proof, the planner gets only a part of the time limit."""
         problem, budget = evaluator.problem, self.options.budget
         if self.prove and budget.time_limit_s is not None:
             budget = replace(budget, time_limit_s=(1 - PROOF_SHARE) * budget.time_limit_s)
@@ -184,7 +193,7 @@ class _Asked:
         )  # fmt: skip
 
     def _bound(self, evaluator: Evaluator, solution: Solution) -> Bound | None:
-        """The bound that the search proved, or a better one where it is asked for; None for that of the cost model."""
+        """The bound that the search proved, or a better one if requested; None to use that of the cost model."""
         if not self.prove or solution.bound is not None:
             return solution.bound
         limit_s = self.options.time_limit_s
@@ -203,7 +212,7 @@ class _Asked:
 def _constrained(
     question: Question, problem: Problem, evaluator: Evaluator, planner: str, error: NoPlanFound
 ) -> Solution:
-    """Any plan that keeps the constraints, where a planner found none; the error where there is none either."""
+    """Any plan that keeps the constraints, if a planner found none; the error if there is none either."""
     slots = problem.memory_model.widest_slot
     if not problem.legality.any:
         raise NoPlanFound(f"{error}. {slots}") if slots else error
@@ -220,14 +229,14 @@ def _constrained(
 
 
 def _check_kept(problem: Problem, made: Plan) -> None:
-    """Refuse a plan of a planner that overlooked a constraint."""
+    """Raise NoPlanFound if the planner's plan breaks a constraint."""
     broken = problems.broken_constraint(problem.constraints, made.placements, problem.tables, problem.cluster)
     if broken:
         raise NoPlanFound(f"planner {made.planner} found only a plan that breaks a constraint: {broken}; use auto")
 
 
 def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
-    """Refuse what a planner of somebody's own returns against the protocol; UsageError says what is wrong."""
+    """Raise UsageError, with the reason, if a user's own planner returned something that breaks the protocol."""
     try:
         problems.check_solves(problem, problems.placements_of(problem, solution.footprint))
     except (PlanMismatch, LookupError, ValueError) as error:
@@ -238,7 +247,7 @@ def check_solution(problem: Problem, solution: Solution, planner: str) -> None:
 
 
 def _start_footprint(problem: Problem, start: Plan) -> Footprint:
-    """Where the pieces of a starting plan are placed; PlanMismatch where it does not solve this problem."""
+    """The placed pieces of a starting plan; PlanMismatch if it does not solve this problem."""
     check_placements(start.placements, problem.workload, problem.cluster)
     broken = problems.broken_constraint(problem.constraints, start.placements, problem.tables, problem.cluster)
     if broken:

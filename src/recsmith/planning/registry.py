@@ -1,18 +1,18 @@
-"""The planners that can be asked for by name: RecSmith's own, and the entry points of other packages.
+"""The planners by name: RecSmith's own, and those that other packages provide as entry points.
 
-Names may carry options, which the planner of the name reads (`TakesOptions`); NAME is dreamshard or autoshard:
+Names may carry options, which the named planner parses (`TakesOptions`); NAME is dreamshard or autoshard:
 
-    NAME                          the policy that ships for the cluster's device
-    NAME:mine.safetensors         a policy of your own, or the name of one that ships
+    NAME                          the policy shipped for the cluster's device
+    NAME:mine.safetensors         a policy of your own, or the name of a shipped one
     NAME?samples=16               also draws 16 placements from the policy
-    dreamshard?splits=8           splits tables one by one, as a policy of that draws it, 8 times
-    dreamshard:mine.safetensors?splits=8    a policy of what is split of your own
-    NAME?refine                   goes on with the local search that planner auto uses
+    dreamshard?splits=8           splits tables one by one, by a policy for splits, with 8 draws
+    dreamshard:mine.safetensors?splits=8    a policy for splits of your own
+    NAME?refine                   continues with the local search of planner auto
     NAME?whole                    splits no table that fits a device
     NAME?longest_first            places by the policy's cost network alone, without the policy
     NAME:mine.safetensors?samples=16&refine
 
-Planners surco and rnn are in a package of their own, packages/recsmith-per-problem.
+Planners surco and rnn are in a separate package, packages/recsmith-per-problem.
 """
 
 import re
@@ -22,8 +22,8 @@ from recsmith._install import PER_PROBLEM
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.planners import Planner, TakesOptions
 
-IN_A_PACKAGE = ("surco", "rnn")  # planners that PER_PROBLEM installs
-SHOWN = 60  # characters of a name in a message
+IN_A_PACKAGE = ("surco", "rnn")  # planners installed by PER_PROBLEM
+SHOWN = 60  # most characters of a name in a message
 
 PLANNERS = _plugins.OwnNames[Planner](
     "plan",
@@ -46,7 +46,7 @@ PLANNERS = _plugins.OwnNames[Planner](
 
 
 def find_planner(planner: str | Planner) -> Planner:
-    """The planner of a name, with options or without, RecSmith's own first; an object of your own as it is.
+    """The planner of a name, with or without options, RecSmith's own first; an object of your own is returned as it is.
 
     Raises:
         UsageError: there is none of that name, its package is missing or cannot be loaded, or the object is no planner.
@@ -65,7 +65,7 @@ def _named(planner: str | Planner) -> Planner:
 
 
 def _with_options(planner: Planner, text: str) -> Planner:
-    """The planner of a text that begins with its name; UsageError where it takes no options, or none such."""
+    """The planner of a text that begins with its name; UsageError if it does not take these options."""
     if not isinstance(planner, TakesOptions):
         raise UsageError(f"planner {planner.name} takes no options; write {planner.name} instead of '{text[:SHOWN]}'")
     made = planner.with_options(text)

@@ -1,8 +1,8 @@
-"""From the plan of a running job to one for changed tables, statistics or devices, without moving much.
+"""Replanning: from the plan of a running job to one for changed tables, statistics or devices, with few bytes moved.
 
-A fresh plan says how new tables are best split and placed; all others return to where they are. From there compiled
-annealing goes on, which moves what pays and counts the bytes (planners/annealing/warm_start.py). Where it cannot,
-tables are pinned and freed in rounds (rounds.py).
+A fresh plan shows how new tables are best split and placed; all other tables return to their old places. From there,
+compiled annealing continues, which makes moves that pay and counts their bytes (planners/annealing/warm_start.py). If
+it cannot be used, tables are pinned and freed in rounds (rounds.py).
 """
 
 import time
@@ -26,16 +26,17 @@ from recsmith.problems import Constraints, footprint_of, placements_of
 from recsmith.units import format_size
 from recsmith.workloads import Workload
 
-MAX_MOVED = "5%"  # of the weights of the tables that stay: what may move if nothing is said
-FRESH = 0.5  # of a limit of time, for the fresh plan
+MAX_MOVED = "5%"  # default limit of moved bytes, as a share of the weights of the tables that stay
+FRESH = 0.5  # share of a time limit for the fresh plan
 
 
 @noun
 class Replanned:
-    """A plan for the new problem, and what the job must move to get there from the old one.
+    """A plan for the new problem, and the bytes that the job must move from the old plan.
 
-    moved_bytes: weights of tables that stay which a device receives that did not hold them. new_bytes: weights of new
-    tables, which nobody has to move. staying_bytes: weights of all tables that stay, of which moved_bytes are a share.
+    moved_bytes: weights of staying tables that devices receive because they did not hold them.
+    new_bytes: weights of new tables, which need not be moved.
+    staying_bytes: weights of all tables that stay, of which moved_bytes are a share.
     slowest_receives_bytes: the most that one device receives of moved_bytes.
     """
 
@@ -57,18 +58,25 @@ def replan(
     on_improve: OnImprove | None = None,
     **options: Unpack[SearchArguments],
 ) -> Replanned:
-    """A plan for changed tables, statistics or devices that moves at most so much of the weights of the old plan.
+    """A plan for changed tables, statistics or devices that moves at most a limited part of the old plan's weights.
 
-    old: the plan that runs. workload, cluster: what holds from now on; the old plan's where nothing is said.
-    max_moved: bytes, a size such as '200GiB', or a share such as '5%' of the weights of the tables that stay. Tables
-    that are new, or of another shape, are not moved but made.
+    Rank r of the new job holds what rank r of the old one held; ranks beyond the old world size hold nothing.
 
-    Rank r of the new job has what rank r of the old one had; ranks beyond the old world have nothing.
+    Args:
+        old: the running plan.
+        workload: the new workload; None for that of the old plan.
+        cluster: the new cluster; None for that of the old plan.
+        max_moved: bytes, a size such as '200GiB', or a share such as '5%' of the weights of the tables that stay.
+            Tables that are new, or of another shape, are not moved but created.
+        planner: a name, or an object of your own.
+        constraints: the new constraints; None for those of the old plan.
+        on_improve: called with the seconds of each better plan.
+        options: as in SearchOptions; without a cost model or space, those of the old plan.
 
     Raises:
         UsageError: a name, value or file breaks a rule.
-        Infeasible: no plan exists, proved. NoPlanFound: none was found that moves so little; the message says how much
-            the least that was found moves.
+        Infeasible: no plan exists, proved. NoPlanFound: none was found within the limit; the message says how much the
+            best attempt moves.
     """
     old = load_priced(old)
     search = SearchOptions(**options)
@@ -78,7 +86,7 @@ def replan(
 
 @dataclass
 class Replanning:
-    """How the problem of an old plan is planned. `within` plans for one limit of bytes."""
+    """Plans the new problem of an old plan; `within` plans for one limit of bytes."""
 
     changed: ChangedProblem
     planner: Planner
@@ -86,12 +94,12 @@ class Replanning:
     on_improve: OnImprove | None = None
 
     def __post_init__(self) -> None:
-        """Have whoever listens hear of whole steps."""
+        """Make `on_improve` receive the seconds of whole steps."""
         problem = self.changed.problem
         self.on_improve = whole_steps(self.on_improve, problem.workload, problem.cluster)
 
     def within(self, limit: int, start: Replanned | None = None) -> Replanned:
-        """The best plan found that moves at most `limit` bytes; never worse than `start`, if that moves as little."""
+        """The best plan found that moves at most `limit` bytes; never worse than `start`, if that keeps the limit."""
         begun = time.perf_counter()
         before = None if start is None else Found(self.changed.moves(start.result.plan.placements))
         found = self._fresh
@@ -102,7 +110,7 @@ class Replanning:
         return self._checked(self._replanned(best, time.perf_counter() - begun), limit)
 
     def _in_rounds(self, limit: int, before: Found | None) -> Found | None:
-        """What pinning and freeing finds; NoPlanFound where that is nothing and nothing is known."""
+        """The result of pinning and freeing in rounds; NoPlanFound if there is none and no earlier plan is known."""
         try:
             return Rounds(self.changed, self.planner, self.options, self.on_improve).within(
                 limit, before.moves if before else None
@@ -114,7 +122,7 @@ class Replanning:
 
     @cached_property
     def _fresh(self) -> Found | None:
-        """The plan for the new problem as if nothing were placed; None where the planner finds none."""
+        """The plan for the new problem as if nothing were placed; None if the planner finds none."""
         changed, budget = self.changed, self.options.budget
         if budget.time_limit_s is not None:
             budget = budget.less(FRESH * budget.time_limit_s)
@@ -125,7 +133,7 @@ class Replanning:
         return Found(changed.moves(placements_of(changed.problem, made.footprint)), made.iterations, made.truncated)
 
     def _annealed(self, fresh: Found, limit: int, begun: float) -> Found | None:
-        """The fresh plan, but for tables that stay, annealed within the limit; None where that finds no plan."""
+        """The fresh plan with staying tables put back, annealed within the limit; None if that finds no plan."""
         changed = self.changed
         stay = changed.carried.placements
         new = fresh.moves.placements
@@ -157,7 +165,7 @@ class Replanning:
         )
 
     def _checked(self, best: Replanned, limit: int) -> Replanned:
-        """The plan itself, if it keeps the limit and the constraints."""
+        """The plan itself, if it keeps the limit and the constraints; else NoPlanFound."""
         broken = self.changed.broken(best.result.plan.placements)
         if broken:
             raise NoPlanFound(f"only a plan was found that breaks a constraint: {broken}; allow more with --max-moved")

@@ -1,4 +1,4 @@
-"""The options of a search, its result, and the one place where a plan is put together."""
+"""The options of a search, its result, and the one function that assembles a plan."""
 
 from typing import TypedDict
 
@@ -31,12 +31,12 @@ class SearchArguments(TypedDict, total=False):
 
 @noun
 class SearchOptions:
-    """How to search, and among what.
+    """The options of a search, and the space that it searches.
 
-    cost_model: a name, `neural:<name or file>`, or an object of your own; the default one for None.
-    seed: of planners that draw at random.
-    iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
-    space: the types, widths and kernels to choose from; all that TorchRec runs for None.
+    cost_model: a name, `neural:<name or file>`, or an object of your own; None for the default one.
+    seed: for planners that draw random numbers.
+    iterations, time_limit_s: limits of the search; the first is reproducible, the second marks the result truncated.
+    space: the types, widths and kernels to choose from; None for all types and widths, with tables in device memory.
     """
 
     cost_model: str | CostModel | None = None
@@ -52,17 +52,17 @@ class SearchOptions:
 
     @property
     def budget(self) -> Budget:
-        """How long a planner may search; UsageError where that leaves no time."""
+        """The limits of a planner's search; UsageError if they leave no time."""
         return Budget(iterations=self.iterations, time_limit_s=self.time_limit_s)
 
 
 @noun
 class Result:
-    """A plan with seconds, iterations and whether a limit cut the search short.
+    """A plan with its search time and iterations, and whether a limit cut the search short.
 
-    members: the parts that finished of a search made of several; the plan is no worse than any of theirs. left_out:
-    what the search would have done besides with an extra that is not installed, or with the module that a C compiler
-    builds, and what is shorter outside of what was asked for, as sentences for a report.
+    members: for a search made of several parts, the parts that finished; the plan is no worse than any of theirs.
+    left_out: sentences for a report: what the search would also have done with an extra that is not installed or with
+        the compiled module, and a shorter step outside the requested options.
     """
 
     plan: Plan
@@ -74,7 +74,7 @@ class Result:
 
 
 def whole_steps(on_improve: OnImprove | None, workload: Workload, cluster: Cluster) -> OnImprove | None:
-    """What hears of the plans of a search hears of whole steps: with what any plan takes besides (StepCost.step_s)."""
+    """Wrap `on_improve` so that it receives seconds of whole steps, including those of any plan (StepCost.step_s)."""
     beside_s = sequence_seconds(workload, cluster)
 
     def hear(total_s: float) -> bool | None:
@@ -94,7 +94,7 @@ def assemble_plan(
     gap: float | None,
     evaluator: Evaluator,
 ) -> Plan:
-    """The Plan of placements that an evaluator priced: tables by name, the problem's space and rules, error, digest."""
+    """The Plan of placements priced by an evaluator: tables by name, the problem's space and rules, error, digest."""
     workload = sorted_by_name(problem.workload)
     constraints = constraints_to_raw(problem.space, problem.constraints)
     return Plan(
@@ -116,11 +116,11 @@ def assemble_plan(
 def make_plan(
     evaluator: Evaluator, footprint: Footprint, *, planner: str, cost_model: str, bound: Bound | None = None
 ) -> Plan:
-    """The Plan of placed pieces, priced by an evaluator; the bound of the cost model where the search proved none."""
+    """The Plan of placed pieces, priced by an evaluator; with the cost model's bound if the search proved none."""
     problem, bound = evaluator.problem, bound or lower_bound(evaluator).bound
     placements = placements_of(problem, footprint)
     if problem.legality.pinned.any():
-        footprint = footprint_of(problem, placements)  # priced as whoever reads the plan prices it
+        footprint = footprint_of(problem, placements)  # priced in the order in which readers of the plan price it
     cost = price(evaluator, footprint)
     placements = with_stash(problem, placements, footprint)
     return assemble_plan(

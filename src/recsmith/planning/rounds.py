@@ -1,8 +1,8 @@
-"""Planning anew in rounds of pins, where annealing cannot count what moves: any cost model, any constraint.
+"""Replans in rounds of pins, if annealing cannot count the moved bytes; works for any cost model and constraint.
 
-Tables whose bytes together stay within what may move are planned anew; all others are pinned to where they are. Bytes
-are very unequal: most tables are small, so a small share of the bytes frees most of the tables. What a round did not
-move is left for the next, which frees other tables.
+Tables whose bytes together are within the limit are planned anew; all others are pinned to their old places. Bytes are
+very unequal: most tables are small, so a small share of the bytes frees most of the tables. Bytes that a round did not
+move are left for the next round, which frees other tables.
 """
 
 import time
@@ -20,17 +20,18 @@ from recsmith.problems import Constraints, Pin, TableRule, footprint_of, placeme
 from recsmith.sharding import TYPE_NAMES
 
 ROUNDS = 4  # the first moves what must move, the others free tables; trade-off: more find more, each takes seconds
-WORTH = 1e-3  # of the step's seconds: a round that gains less is the last
-FAR = 0.05  # above the bound: from there a first plan with other tables freed is worth its time
+WORTH = 1e-3  # share of the step's seconds: a round that gains less is the last
+FAR = 0.05  # relative gap to the bound from which another first plan, with other tables freed, is worth its time
 COPIES = "data_parallel"
-COPIED = 0.1  # of what may move, for tables that become data_parallel: they are received on all devices
-LARGEST_COPIES = 0.01  # of what may move, for the copies of one table; trade-off: larger ones leave less to others
+COPIED = 0.1  # share of the limit for tables that become data_parallel, which all devices receive
+# share of the limit for the copies of one table; trade-off: larger ones leave less to other tables
+LARGEST_COPIES = 0.01
 UNCOPIED = tuple(name for name in TYPE_NAMES if name != COPIES)
 
 
 @dataclass(frozen=True)
 class Found:
-    """Placements with what they move, and how they were found; iterations are of all searches so far."""
+    """Placements with the bytes that they move, and how they were found; iterations are of all searches so far."""
 
     moves: Moves
     iterations: int = 0
@@ -40,7 +41,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How the problem of an old plan is planned by pins."""
+    """Plans the new problem of an old plan by pins, in rounds."""
 
     changed: ChangedProblem
     planner: Planner
@@ -48,7 +49,7 @@ class Rounds:
     on_improve: OnImprove | None = None
 
     def within(self, limit: int, start: Moves | None = None) -> Found:
-        """The best plan of some rounds; NoPlanFound where there is none. It may move more, where tables must move."""
+        """The best plan of some rounds; NoPlanFound if there is none. It may exceed the limit if tables must move."""
         begun = time.perf_counter()
         best = self._first(limit, begun) if start is None else Found(start, number=1)
         tried: frozenset[str] = frozenset()
@@ -65,7 +66,7 @@ class Rounds:
         return best
 
     def _first(self, limit: int, begun: float) -> Found:
-        """A plan that moves only what must move; where that is far from the bound or has no room, others are freed."""
+        """A plan that moves only what must move; if it is far from the bound or finds no room, others are freed."""
         carried = self.changed.carried
         must = {name: size for name, size in carried.sizes.items() if name not in carried.placements}
         found: list[Found] = []
@@ -87,11 +88,11 @@ class Rounds:
         return bound_s is not None and found.moves.total_s > (1 + FAR) * bound_s and not found.truncated
 
     def _freed(self, limit: int, moved: dict[str, int], tried: frozenset[str], order: Sequence[str]) -> "Freed":
-        """Which tables the next round may move."""
+        """The tables that the next round may move."""
         return free_tables(self.changed.carried, moved, limit, tried, self.changed.problem.cluster.world_size, order)
 
     def _round(self, freed: "Freed", best: Found | None, begun: float) -> Found:
-        """Plan with all tables that stay pinned, but for the free ones."""
+        """Plan with all staying tables pinned, except the freed ones."""
         carried = self.changed.carried
         now = carried.placements if best is None else {each.table: each for each in best.moves.placements}
         limits = freed.constraints(
@@ -117,17 +118,17 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Freed:
-    """Tables that a round may place anew. names: of all. copied: of those that may also become data_parallel."""
+    """Tables that a round may place anew. names: all of them. copied: those that may also become data_parallel."""
 
     names: frozenset[str]
     copied: frozenset[str]
 
     def share(self, carried: Carried) -> float:
-        """Their part of the weights of all tables that stay."""
+        """The share of freed tables in the weights of all tables that stay."""
         return sum(carried.sizes[name] for name in self.names) / max(sum(carried.sizes.values()), 1)
 
     def constraints(self, given: Constraints, placements: Sequence[Placement]) -> Constraints:
-        """The given constraints; besides, these placements stay as they are but for free tables."""
+        """The given constraints plus pins of these placements, except for freed tables."""
         pins = (
             TableRule(tables=escape(each.table), pin=Pin.of(each))
             for each in placements
@@ -144,10 +145,10 @@ class Freed:
 def free_tables(
     carried: Carried, moved: dict[str, int], limit: int, tried: frozenset[str], world: int, order: Sequence[str]
 ) -> "Freed":
-    """Tables whose bytes stay within the limit, together with what the others have moved; untried ones first.
+    """Tables whose bytes are within the limit, together with what other tables have moved; untried ones first.
 
-    Any placement moves a table's bytes at most once, but for copies on all `world` devices. moved: bytes that each
-    table moves as it is placed now. order: of the tables that may be freed. Those without a placement are free as well.
+    Any placement moves a table's bytes at most once, except copies on all `world` devices. moved: bytes that each table
+    moves in its current placement. order: the tables that may be freed. Tables without a placement are always free.
     """
     left = limit - sum(moved.values())
     names, copied = set[str](), set[str]()

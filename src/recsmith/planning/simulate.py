@@ -1,4 +1,4 @@
-"""What a plan costs under a cost model, and how far that is from the best of its space."""
+"""Prices existing plans under a cost model, with the gap to the best plan of their space."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.workloads import Workload, load_workload
 
-GIVEN = "given"  # the planner of plans whose placements the user gave
+GIVEN = "given"  # planner name of plans whose placements the user gave
 NOT_ASKED = "none: it was not asked for"
 
 
@@ -34,13 +34,13 @@ def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None, *, 
     """The same plan priced by a cost model (its own by default): cost, bound of its space, and gap.
 
     plan: a Plan, or its file, which may be written by hand: workload, cluster and placements are enough.
-    cost_model: a name, or an object of your own. bound: whether to look for a bound, which takes up to a second.
+    cost_model: a name, or an object of your own. bound: whether to compute a bound, which takes up to a second.
 
-    The gap is None where the plan lies outside the space it names, or where there is no bound. A bound that a
-    search has proved is believed, for a plan that still costs what it says.
+    The gap is None if the plan is outside the space that it names, or if there is no bound. A bound proved by a search
+    is kept if the plan still has the stored cost.
 
     Raises:
-        UsageError: a name or file breaks a rule; PlanMismatch where placements cannot be run on the cluster.
+        UsageError: a name or file breaks a rule; PlanMismatch if placements cannot be run on the cluster.
     """
     found = load_placed(plan)
     if isinstance(found, PlacedTables):
@@ -49,16 +49,16 @@ def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None, *, 
 
 
 def load_priced(plan: Plan | Source) -> Plan:
-    """A plan with the price that its file holds, or a new one where that is missing or of placements before an edit."""
+    """A plan with the price in its file, or with a new price if that is missing or the file was edited."""
     found = load_placed(plan)
     return found if isinstance(found, Plan) else _price_placed(found, None, True)
 
 
 def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
-    """What changed between two plans, or files of plans: which tables move, how many bytes, and what the step costs.
+    """Compare two plans, or plan files: which tables move, how many bytes, and what the step costs.
 
     Raises:
-        UsageError: a file cannot be read; CorruptFile or PlanMismatch where it holds no plan.
+        UsageError: a file cannot be read; CorruptFile or PlanMismatch if it contains no plan.
     """
     return diff_of_plans(load_priced(before), load_priced(after))
 
@@ -87,15 +87,20 @@ def price(
     space: Space | None = None,
     bound: bool = True,
 ) -> Plan:
-    """The plan of placements of your own, or of the job that runs today, with cost, bound and gap.
+    """The plan of given placements, or of the job that runs today, with cost, bound and gap.
 
-    placements: one for each table, in any order; a Plan; or a file: a plan, the text that TorchRec's planner logs, a
-    ShardingPlan dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` writes. space: what the bound is
-    about; by default the space that is searched by default, and what the placements use besides. bound: whether to look
-    for it, which takes up to a second.
+    Args:
+        workload: a noun, a name or a path.
+        cluster: a noun, a name or a path.
+        placements: one for each table, in any order; a Plan; or a file: a plan, the text that TorchRec's planner logs,
+            a ShardingPlan dumped by `json.dump(plan._serialize(), file)`, or the output of `print(plan)`.
+        cost_model: a name, or an object of your own; None for the default one.
+        constraints: a noun or a path.
+        space: the space of the bound; None for the default space, extended by what the placements use.
+        bound: whether to compute the bound, which takes up to a second.
 
     Raises:
-        UsageError: a name, value or file breaks a rule; CorruptFile where the file cannot be read.
+        UsageError: a name, value or file breaks a rule; CorruptFile if the file cannot be read.
         PlanMismatch: a table has no placement, or one that cannot be run on the cluster.
     """
     workload, cluster = load_workload(workload), load_cluster(cluster)
@@ -116,7 +121,7 @@ def price(
 def _placements(
     placements: Sequence[Placement] | Plan | Source, workload: Workload, cluster: Cluster
 ) -> Sequence[Placement]:
-    """Placements of a list, a Plan or a file that can be run on the cluster; PlanMismatch where they cannot."""
+    """The placements of a list, a Plan or a file; PlanMismatch if they cannot be run on the cluster."""
     if isinstance(placements, str | PathLike):
         placements = load_placements(source_text(placements, "placements"), workload, cluster)
     elif isinstance(placements, Plan):
@@ -139,13 +144,13 @@ def _price_placed(placed: PlacedTables, cost_model: str | CostModel | None, boun
 
 
 def price_plan(plan: Plan, cost_model: str | CostModel | None = None) -> StepCost:
-    """What `simulate` says a plan costs, without the bound that it takes longer to find."""
+    """The cost of a plan as in `simulate`, without the bound, which takes longer."""
     return _Priced.of(problems.problem_of(plan), plan.placements, find_cost_model(cost_model or plan.cost_model)).cost
 
 
 @dataclass(frozen=True)
 class _Priced:
-    """What placements cost. evaluator: of the problem's space. is_legal: whether they lie in it and fit the memory."""
+    """The cost of placements. evaluator: of the problem's space. is_legal: whether they are in it and fit memory."""
 
     evaluator: Evaluator
     cost: StepCost
@@ -153,7 +158,7 @@ class _Priced:
 
     @classmethod
     def of(cls, problem: Problem, placements: tuple[Placement, ...], model: CostModel) -> "_Priced":
-        """Price placements, those outside of the problem's space too."""
+        """Price placements, even if they are outside the problem's space."""
         evaluator = model.compile(problem)
         wider = problems.problem_holding(problem, placements)
         pricing = evaluator if wider is problem else model.compile(wider)
@@ -162,7 +167,7 @@ class _Priced:
         return cls(evaluator, price_footprint(pricing, footprint), legal)
 
     def bound(self, asked: bool) -> Bound:
-        """The bound of the problem's space; one that says nothing where it is not asked for."""
+        """The bound of the problem's space; an empty one if it is not requested."""
         if asked:
             return lower_bound(self.evaluator).bound
         return Bound(value_s=None, kind=NOT_ASKED, space=describe_space(self.evaluator.problem))

@@ -1,10 +1,10 @@
-"""Plans whose tables may rest in host memory: how much memory tables get while nothing rests is searched for.
+"""Plans with stashed tables: searches for the memory that tables may take while nothing is stashed.
 
-A plan is made for one reserve (docs/decisions/0055-memory-of-a-step.md). The largest leaves room for activations beside
-all tables, and nothing rests. The least leaves none, and whatever activations need must rest. Where all copies hide,
-the least is best. Where some do not, reserves between are tried, and the shortest step with its copies is kept: first
-those at which tables fill all ranks nearly alike, for the rank that copies most decides. Where nobody says how long
-dense layers work, every copy counts as exposed.
+A plan is made for one reserve (docs/decisions/0055-memory-of-a-step.md). The largest reserve leaves room for
+activations next to all tables, and nothing is stashed. The smallest leaves none, and tables are stashed for all that
+activations need. If all copies are hidden, the smallest is best. If not, reserves in between are tried, and the
+shortest step including its copies is kept: first reserves at which tables fill all ranks nearly equally, because the
+rank that copies most decides. If the time of dense layers is unknown, every copy counts as exposed.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from recsmith.problems.stashing import StashedBytes, stashed_of
 from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload
 
-BETWEEN = 3  # reserves that are tried between the largest and the least, each halving where the best one lies
-EVEN_SLACKS = (0.01, 0.0075, 0.005, 0.0025)  # of what tables take of a device, that a search may leave uneven
+BETWEEN = 3  # reserves tried between the largest and the smallest, each halving the remaining range
+EVEN_SLACKS = (0.01, 0.0075, 0.005, 0.0025)  # shares of tables' bytes on a device that a search may leave uneven
 MOST_SEARCHES = 2 + len(EVEN_SLACKS) + BETWEEN + 1
-MOSTLY = 0.5  # of a step: where copies are more, another way to have room is tried beside
-WORTH = 1e-3  # of a step: for less, nothing is copied
+MOSTLY = 0.5  # share of a step: if copies take more, another option to gain memory is tried too
+WORTH = 1e-3  # share of a step: for a smaller gain, nothing is copied
 
 
 def stashed_where_it_pays(
@@ -38,12 +38,13 @@ def stashed_where_it_pays(
 ) -> Result:  # fmt: skip
     """The best of the results for several reserves.
 
-    plan: for a cluster with a reserve, and constraints that name it. plan_in: without anything that rests, in another
-    space than that which is given; its step is told where copies are most of the best one's.
+    plan: plans for a cluster with a reserve, and constraints that contain it.
+    plan_in: plans without stashing in a space other than the given one; its step is reported if copies are most of the
+        best step.
 
     Raises:
-        UsageError: tables may not rest on this cluster, or activations are more than the reserve.
-        Infeasible: no plan exists, whatever rests; the message names the phase.
+        UsageError: tables may not be stashed on this cluster, or activations are more than the reserve.
+        Infeasible: no plan exists, whatever is stashed; the message names the phase.
         NoPlanFound: none was found.
     """
     stashing = limits.stash or Stashing()
@@ -85,7 +86,7 @@ def stashed_where_it_pays(
 
 
 def _instead(plan: Plan, cluster: Cluster, space: Space, plan_in: Callable[[Space], Result]) -> list[str]:
-    """The step with caches before host memory, where copies are most of a plan's step; nothing where that is longer."""
+    """A note on caches in front of host memory, if copies are most of a plan's step and caches are faster."""
     wide = with_host_memory(space, cluster)
     if wide is None or cluster.replication is not None or exposed_copies_s(plan) < MOSTLY * step_with_copies(plan):
         return []
@@ -124,10 +125,10 @@ def _check(stashing: Stashing, cluster: Cluster, limits: Constraints) -> None:
 
 
 def dense_of(workload: Workload, cluster: Cluster, stashing: Stashing) -> DenseBytes:
-    """What dense layers need beside tables: of the stated reserve, of a plain DLRM on GPUs, or what was stated alone.
+    """Bytes of dense layers: from the stated reserve, from a plain DLRM on GPUs, or stated activations alone.
 
     Raises:
-        UsageError: activations are more than the reserve that they are a part of.
+        UsageError: activations are more than the reserve of which they are a part.
     """
     told, reserve = stashing.activations, cluster.reserve_bytes
     on_cpu = cluster.device.kind == "cpu"
@@ -144,7 +145,7 @@ def dense_of(workload: Workload, cluster: Cluster, stashing: Stashing) -> DenseB
 
 
 def _check_room(dense: DenseBytes, cluster: Cluster) -> None:
-    """Infeasible where dense layers alone find no room, whatever rests."""
+    """Raise Infeasible if dense layers alone do not fit, whatever is stashed."""
     room, always = min(cluster.hbm_per_rank), dense.fixed + dense.gradients
     if always + dense.activations > room:
         raise Infeasible(
@@ -157,10 +158,10 @@ def _check_room(dense: DenseBytes, cluster: Cluster) -> None:
 def _alike(
     at: Callable[[int], Result], tight: Plan, least: int, most: int
 ) -> tuple[int, list[Result]]:  # fmt: skip
-    """(the largest reserve beside which tables as large as a plan's find room, plans for nearly that much).
+    """(largest reserve next to which tables as large as a plan's fit, plans for reserves near it).
 
-    Each leaves less of a device uneven than the one before, until copies hide or a search finds no plan: the less is
-    uneven, the smaller are the tables that meet what a rank lacks.
+    Each plan leaves less of a device uneven than the one before, until copies are hidden or a search finds no plan: the
+    less is uneven, the smaller are the stashed tables that meet a rank's need.
     """
     taken = int(_table_bytes(tight).mean())
     room = min(tight.cluster.hbm_per_rank)
@@ -179,13 +180,13 @@ def _alike(
 
 
 def _table_bytes(plan: Plan) -> Ints:
-    """Bytes (W,) of each rank that tables take while nothing rests."""
+    """Bytes (W,) of each rank that tables take while nothing is stashed."""
     problem = problem_holding(problem_of(plan), plan.placements)
     return memory_taken(problem, footprint_of(problem, plan.placements))[0]
 
 
 def _between(at: Callable[[int], Result], least: int, most: int, error: Exception) -> Result:
-    """A plan for a reserve between, where dense phases find no room at the least one; NoPlanFound without one."""
+    """A plan for a reserve in between, if dense phases do not fit at the smallest one; NoPlanFound if there is none."""
     found = _tried(at, least, most, seconds=None)
     if not found:
         raise NoPlanFound(f"{error}; no reserve between {format_size(least)} and {format_size(most)} gave a plan")
@@ -195,9 +196,9 @@ def _between(at: Callable[[int], Result], least: int, most: int, error: Exceptio
 def _tried(
     at: Callable[[int], Result], least: int, most: int, *, seconds: Callable[[Plan], float] | None
 ) -> list[Result]:  # fmt: skip
-    """Results for reserves between, each in the middle of what is left.
+    """Results for reserves in between, each in the middle of the remaining range.
 
-    Upwards while copies are exposed or dense phases find no room, and downwards otherwise.
+    The range moves up while copies are exposed or dense phases do not fit, and down otherwise.
     """
     found: list[Result] = []
     for _ in range(BETWEEN):
@@ -218,7 +219,7 @@ def _tried(
 
 
 def stash_of(plan: Plan) -> StashedBytes | None:
-    """What rests in a plan, and how long its copies take; None where nothing does."""
+    """The bytes that a plan stashes, and the time of their copies; None if it stashes nothing."""
     if all(each.stash is None for each in plan.placements):
         return None
     problem = problem_holding(problem_of(plan), plan.placements)
@@ -226,7 +227,7 @@ def stash_of(plan: Plan) -> StashedBytes | None:
 
 
 def exposed_copies_s(plan: Plan) -> float:
-    """Seconds of a step's copies that dense layers do not hide; of all where nobody says how long these work."""
+    """Seconds of a step's copies that dense layers do not hide; all copies if the time of dense layers is unknown."""
     rests = stash_of(plan)
     if rests is None or rests.copy_s is None:
         return 0.0
@@ -234,5 +235,5 @@ def exposed_copies_s(plan: Plan) -> float:
 
 
 def step_with_copies(plan: Plan) -> float:
-    """Seconds of a plan's step and of copies that dense layers do not hide; of all where nobody says their time."""
+    """Seconds of a plan's step plus its exposed copies; plus all copies if the time of dense layers is unknown."""
     return plan.cost.step_s + exposed_copies_s(plan)
