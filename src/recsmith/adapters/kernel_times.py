@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torchrec.distributed.types import ShardedModule
 
-LOOKUP = "LookupFunction"  # in the names of FBGEMM's autograd nodes, such as SplitLookupFunction_adagrad_Op_pt2
+LOOKUP = "LookupFunction"  # part of the names of FBGEMM's autograd nodes, such as SplitLookupFunction_adagrad_Op_pt2
 DEEPEST = 16  # most autograd nodes between a lookup's output and FBGEMM's node: concatenations and casts are few
 
 

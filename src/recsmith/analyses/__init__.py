@@ -1,1 +1,1 @@
-"""Questions about plans: which planner is best, what binds a step, how many devices pay, how sure a cost is."""
+"""Analyses of plans: which planner is best, what limits a step, how many devices pay, how certain a cost is."""

@@ -93,7 +93,7 @@ def _best_ranks(devices: DeviceState, option: int, costs: PlacedCosts) -> Altern
     problem = devices.problem
     pieces = np.array(option_pieces(problem, option))
     assignment = Assignment.of_table(option, pieces, np.full(len(pieces), NOWHERE))
-    quantum = float(devices.expected.sum()) * QUANTUM  # of the whole plan: the other tables may cost nothing
+    quantum = float(devices.expected.sum()) * QUANTUM  # relative to the whole plan: other tables may cost nothing
     room = all(place_best(devices, assignment, i, quantum) for i in range(len(pieces)))
     total = devices.total + costs.sequences_s if room else None
     for piece, target in zip(pieces.tolist(), assignment.target.tolist(), strict=True):

@@ -70,7 +70,7 @@ def _last_cache() -> str:
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, PORTS = 20_000, 12_000  # below 32768, from which Linux assigns ports to outgoing connections
 TRIES = 100  # number of random ports that are tried; nearly all are free
-_IFF_LOOPBACK = 0x8  # of an interface's flags, netdevice(7)
+_IFF_LOOPBACK = 0x8  # bit of an interface's flags, netdevice(7)
 
 
 def loopback_interface() -> str:

@@ -103,7 +103,7 @@ class RemotePath:
         return self._found
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """The objects and folders in a folder."""
+        """The objects directly in a folder; subfolders are not listed."""
         return self._inside(recursive=False, pattern="*")
 
     def rglob(self, pattern: str) -> Iterator["RemotePath"]:
