@@ -11,7 +11,7 @@ from recsmith.units import counted, format_size
 
 LARGEST_WORLD = 65_536  # most devices of a cluster; more are taken for a mistake
 SLOWEST, FASTEST = 1.0, 1e18  # bytes per second: beyond any real speed, but sums of seconds cannot overflow
-LONGEST_LATENCY_S = 60.0  # of a launch or a message; a longer one is taken for another unit
+LONGEST_LATENCY_S = 60.0  # largest latency of a launch or a message; a longer one is taken for another unit
 LARGEST_SIZE = 2**53  # bytes; sizes below it are exact as floating-point numbers
 
 

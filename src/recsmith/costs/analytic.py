@@ -27,7 +27,7 @@ from recsmith.problems import Problem
 from recsmith.sharding import DATA_PARALLEL, SHARDING_TYPES, Collective
 from recsmith.sharding.memory import OUTPUT_BYTES
 
-# of a kernel, if the device states none: 83.2 us for 22 kernels of a tiny batch (meta-pytorch/torchrec#4688)
+# launch of a kernel, if the device states none: 83.2 us for 22 kernels of a tiny batch (meta-pytorch/torchrec#4688)
 LAUNCH_S = 3.8e-6
 FORWARD_KERNELS = 2  # launched by a fusion group: bounds check and lookup (FBGEMM 1.8)
 BACKWARD_KERNELS = 20  # linearise, sort, run lengths, scans, fills, update (FBGEMM 1.8, transpose_embedding_input.cu)

@@ -34,8 +34,8 @@ from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
 INTRA_HOST_LATENCY_S = 20e-6  # 10.5 us of an 8-rank all-to-all (deepseek-ai/DeepEP#303), and two kernels to pack it
-INTER_HOST_LATENCY_S = 70e-6  # 61.6 us over hosts of H100 (NVIDIA/nccl#1453), and the same two
-INTRA_HOST_EFFICIENCY = 0.75  # of the line rate: 0.63 to 0.65 on A100, 0.74 to 0.80 on H100 (docs/cost-models.md)
+INTER_HOST_LATENCY_S = 70e-6  # 61.6 us over hosts of H100 (NVIDIA/nccl#1453), and the same two kernels
+INTRA_HOST_EFFICIENCY = 0.75  # share of the line rate: 0.63-0.65 on A100, 0.74-0.80 on H100 (docs/cost-models.md)
 INTER_HOST_EFFICIENCY = 0.94  # 24 of 25 GB/s HDR, 46 to 49 of 50 NDR (NVIDIA/nccl#1048, nccl-tests#267)
 Number = TypeVar("Number", int, Ints)
 _ALL_REDUCE = Collective("all_reduce", "world", "table")

@@ -44,7 +44,7 @@ from recsmith.sharding import KERNELS, KEY_VALUE, UVM, UVM_CACHING
 ANALYTIC, FITTED = AnalyticCostModel.name, FittedCostModel.name
 OURS = (ANALYTIC, FITTED)
 FITTED_DEVICE = f"{DEVICE}, {FITTED}"  # key of the published times for cost model `fitted`
-LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overestimates by its packing kernels
+LARGE_BYTES = 2**20  # least large message; smaller ones are latency, which the model overestimates by packing kernels
 LEAST_SHARE = 1e-9  # least share of learned kernels in compute seconds; less is rounding
 PUBLISHED_TIMES, SCHEMA = "published-times.json", "recsmith/published-times/1"
 
@@ -157,7 +157,7 @@ def _error(
     )  # fmt: skip
 
 
-# --- which cost model is asked ---------------------------------------------------------------------------------------
+# --- which cost model prices the plan --------------------------------------------------------------------------------
 
 
 def _learned(cost_model: str, evaluator: Evaluator | None, device: Device) -> Card | None:

@@ -18,7 +18,7 @@ from recsmith.workloads import Workload
 
 CPU_SEND_S = 7.5e-9  # per number of a row, and of its gradient, sent between ranks
 CPU_FIND_S, CPU_GIVE_S = 8.4e-8, 2.4e-9  # per id of the batch, and per number of its row, both directions
-CUDA_CALLS_S, CUDA_FIND_S = 2.6e-4, 9.35e-9  # for all calls; per id of the table with most ids
+CUDA_CALLS_S, CUDA_FIND_S = 2.6e-4, 9.35e-9  # seconds for all calls; per id of the table with most ids
 MEASURED_BANDWIDTH = 4.8e12  # bytes per second of the H200's memory
 CUDA_GIVE_S, CUDA_TAKE_ROW_S = 3.0e-12, 1.0e-12  # per byte of all rows, both directions; of different rows
 

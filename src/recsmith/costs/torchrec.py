@@ -110,7 +110,7 @@ class TorchRecSeconds:
     """TorchRec's formula for one problem: the seconds of the four parts that pieces cost each rank that they cover."""
 
     problem: Problem
-    bandwidth: Floats  # of the kernel of each mode (M,)
+    bandwidth: Floats  # bytes per second of each mode's kernel (M,)
 
     def __call__(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N, 4) of forward compute, backward compute, forward comm and backward comm."""

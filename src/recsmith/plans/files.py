@@ -28,7 +28,7 @@ PRICE = ("planner", "cost_model", "constraints", "cost", "bound", "gap")
 SCHEMA = "recsmith/plan/1"
 _RANKS = "\0"  # placeholder for the ranks of a placement, whose JSON text is made once for equal ranks
 PLAN_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite: files that begin with this schema
-MOST_SHARDS = 250_000  # with more shards, a file has ranks as runs and leaves out `shards`, which are derived
+MOST_SHARDS = 250_000  # a file of more shards has ranks as runs and leaves out `shards`, which are derived
 
 
 @noun

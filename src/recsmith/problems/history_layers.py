@@ -36,7 +36,7 @@ class HistoryLayers:
 
 @noun
 class Histories:
-    """The histories of a sample. positions: ids of the longest feature; sequences: number of these; width: columns."""
+    """The histories of a sample. positions: ids of its longest feature; sequences: features so long; width: columns."""
 
     positions: float
     sequences: int

@@ -33,7 +33,8 @@ KINDS = (
 AT_REST = ("dense forward", "dense backward")
 _EXCHANGED = ("lookup", "output all-to-all", "gradient all-to-all", "embedding update")
 _RETURNED = ("output all-to-all", "dense forward", "dense backward", "gradient all-to-all", "embedding update")
-_SHARED = ("output all-to-all", *AT_REST, "gradient all-to-all", "embedding update")  # for fully sharded replicas
+# phases in which a rank's share of fully sharded weights is alive
+_SHARED = ("output all-to-all", *AT_REST, "gradient all-to-all", "embedding update")
 _BACKWARD = ("dense backward", "gradient all-to-all", "embedding update", "dense optimizer")
 
 

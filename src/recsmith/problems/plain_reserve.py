@@ -19,7 +19,7 @@ from recsmith.workloads import Workload
 
 DENSE_FEATURES = 13
 BELOW, ABOVE = (512, 256), (1024, 1024, 512, 256, 1)  # layers of MLPerf's DLRM below and above the embeddings
-COPIES = 5  # of dense weights: weights, gradients, Adam's two states, and temporaries of its step
+COPIES = 5  # copies of dense weights: weights, gradients, Adam's two states, and temporaries of its step
 ACTIVATION_COPIES = 2  # outputs of the forward pass, and their gradients
 FLOAT = 4  # bytes
 CUDA_BYTES = 3 * 2**29  # a CUDA context with the libraries' work spaces and NCCL's buffers: assumed, not measured

@@ -190,7 +190,7 @@ class NoChoiceLeft(UsageError):
     """The rules for a table leave it no placement."""
 
 
-LARGEST_COUNT = 2**31  # of shards and tables: more are taken for a mistake
+LARGEST_COUNT = 2**31  # largest number of shards or tables; more are taken for a mistake
 
 
 def _wrong_width(width: int | None, field: str, table: str) -> str | None:

@@ -28,7 +28,7 @@ from recsmith.sharding import FUSED, Span
 from recsmith.sharding.coverage import last_rank
 from recsmith.units import format_size
 
-# of the time of dense layers: their backward pass computes two products for each one of the forward pass
+# share of the dense layers' time: their backward pass computes two products for each one of the forward pass
 FORWARD_SHARE = 1 / 3
 FEW = 12  # up to this many candidates, every choice is tried
 # limits tried in turn: most bytes of a rank over the least possible

@@ -23,9 +23,9 @@ from recsmith.workloads.row_blocks import hot_rows_of, lookups_before, unique_be
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
 WIDEST_ON_CUDA = 2048  # columns of a piece: max_embedding_dim of FBGEMM 1.8, fbgemm_gpu/codegen/genscript/
-# jinja_environment.py, which every CUDA kernel checks as max_D: fused and dense ones, pooled and sequences
-NOTED_ON_CUDA = 1024  # legacy_max_embedding_dim, ibid.: wider pieces run in newer kernels, of which releases after 1.8
-# returned zeros (meta-pytorch/torchrec#3673)
+# jinja_environment.py; every CUDA kernel checks it as max_D: fused and dense kernels, pooled and sequence kernels
+NOTED_ON_CUDA = 1024  # legacy_max_embedding_dim, ibid.: wider pieces run in newer kernels, which returned zeros in
+# releases after 1.8 (meta-pytorch/torchrec#3673)
 
 
 @lru_cache(maxsize=4096)
@@ -71,7 +71,7 @@ KERNEL_NAMES: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS)
 HOST_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.in_host_memory)
 DEVICE_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if not kernel.beneath)
 CACHED_KERNELS: tuple[str, ...] = tuple(kernel.name for kernel in KERNELS if kernel.cached)
-CACHED = [kernel.number for kernel in KERNELS if kernel.cached]  # as indices, which arrays use
+CACHED = [kernel.number for kernel in KERNELS if kernel.cached]  # the same as indices in KERNELS, for arrays
 
 
 class Span(IntEnum):

@@ -20,8 +20,8 @@ FIX = "; take "  # comes before the remedy in every refusal
 TRAINED_TYPES = (
     "fp32",
     "fp16",
-)  # emb_t of include/fbgemm_gpu/utils/dispatch_macros.h, and FBGEMM_DISPATCH_FLOAT_AND_HALF
-# of embedding_forward_split_cpu.cpp; on CUDA `_apply_cache_state` refuses others when a module is made, cached or not
+)  # emb_t in include/fbgemm_gpu/utils/dispatch_macros.h, and FBGEMM_DISPATCH_FLOAT_AND_HALF in
+# embedding_forward_split_cpu.cpp; on CUDA `_apply_cache_state` refuses other types when a module is made, cached or not
 VARYING_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adam")  # by `_generate_vbe_metadata` for tables in memory
 # policies of the module that maps ids to rows on CUDA: torchrec/modules/mc_modules.py
 MANAGED_EVICTIONS = ("lfu", "lru")

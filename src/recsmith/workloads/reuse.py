@@ -18,8 +18,8 @@ from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile
 from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import between, fit_zipf, harmonic, ranks, zipf_hot_share, zipf_unique_rows
 
-DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
-# unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/files.md)
+DEFAULT_ZIPF = 0.893  # for tables without a profile: with it, the 856 tables of sample.py's shared pool read 0.14
+# unique rows per lookup in 65,536 samples, as Meta's published batches do (docs/files.md)
 
 HORIZON = 40  # powers of 2: the longest memory of a cache is 2 ** 40 lookups for each cached row
 HALVINGS = 20  # halvings of that range: lookups are then found within a factor 2 ** (40 / 2 ** 20)
@@ -80,7 +80,7 @@ class Reuse:
         return np.minimum(unique, np.minimum(self.rows[table], lookups))
 
     def extrapolated(self, table: Ints, lookups: Floats) -> Bools:
-        """Whether a table with counts is asked for more lookups than were counted (N,)."""
+        """Whether the lookups exceed those counted, for tables with counts (N,)."""
         return (self.counted[table] > 0) & (lookups > self.counted[table])
 
     def hot_share(self, table: Ints, rows: Floats) -> Floats:

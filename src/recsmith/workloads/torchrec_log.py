@@ -128,8 +128,8 @@ class _Scan:
 
     def __init__(self, volatile: re.Pattern[str]) -> None:
         self.volatile = volatile
-        self.reports: list[ReportRows] = []  # in order of their titles
-        self.unfinished: dict[str, ReportRows] = {}  # by the masked prefix of their rows
+        self.reports: list[ReportRows] = []  # all reports, in the order of their titles
+        self.unfinished: dict[str, ReportRows] = {}  # unfinished reports, by the masked prefix of their rows
         self.newest = 0  # number of the last line that was a row
 
     def read(self, text: str) -> list[ReportRows]:

@@ -25,7 +25,7 @@ from recsmith.elementary import distinct, log2, power
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # optimizers in the measurements
 DATA_TYPES = ("fp32", "fp16")
 ELEMENT = np.array([4.0, 2.0])  # bytes of an element, in order of DATA_TYPES
-LEAST_SHARE = 1e-12  # of reads; replaces 0 as a divisor
+LEAST_SHARE = 1e-12  # share of reads that replaces 0 as a divisor
 WORK = ("pieces", "bags", "ids", "bag columns", "id columns", "rows", "row columns")
 UNIT = np.array([1e-6, 1e-8, 1e-8, 3e-10, 3e-10, 2e-8, 1e-9])
 """Seconds of each figure on one CPU core, about: they only bring inputs near 1, training finds the rest."""

@@ -134,7 +134,7 @@ def is_device(hardware: str, measured: str, device: Device) -> bool:
     if hardware == "cpu":
         return device.kind == "cpu"
     if hardware == "cuda":
-        return device.is_called(measured.partition(",")[0])  # its figures follow the name
+        return device.is_called(measured.partition(",")[0])  # the device's figures follow its name
     return device.name == measured.removesuffix(", simulated")
 
 

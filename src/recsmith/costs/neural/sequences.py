@@ -13,10 +13,10 @@ from recsmith.elementary import log2
 
 FORWARD = ("tables", "ids", "id columns", "rows", "row bytes")
 BACKWARD = ("tables", "ids", "id columns", "rows", "rows, by each doubling of the map beyond 1 MiB", "row columns")
-BESIDE = 0.55  # of what a row takes in the map that ids in order save where all rows are read: 0.3 to 0.67 of it
-# remain of 96 % of the rows, 0.77 to 0.98 of 63 %, and 0.85 to 1.03 of 22 to 44 % (FBGEMM 1.8, one core)
-IN_ORDER_S = np.array([0.9e-9, 1.5e-9])  # of a number of rows that come from blocks of rows, forward and backward: jobs
-# of benchmarks/dedup.py with 90 and 98 % repeated ids, split by rows or not
+BESIDE = 0.55  # share of a row's time in the map that ids in row order save if all rows are read. Measured remainders:
+# 0.3 to 0.67 if 96 % of the rows are read, 0.77 to 0.98 for 63 %, 0.85 to 1.03 for 22 to 44 % (FBGEMM 1.8, one core)
+IN_ORDER_S = np.array([0.9e-9, 1.5e-9])  # seconds per number of rows from row blocks, forward and backward: jobs of
+# benchmarks/dedup.py with 90 and 98 % repeated ids, split by rows or not
 # bytes of the map: per row and per column of a row; and the most that caches hold
 MAP_ROW, MAP_COLUMN, MAP_KEPT = 504.0, 4.0, 2.0**20
 
