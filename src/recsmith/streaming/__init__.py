@@ -1,4 +1,4 @@
-"""Streams as they come, without PyTorch: detectors of what is unusual in a series, NAB's score, sketches of ids."""
+"""Online monitoring of streams, without PyTorch: anomaly detectors for series, NAB's score of them, sketches of ids."""
 
 from recsmith.streaming.detectors import detector_of
 from recsmith.streaming.detectors.protocol import Detector

@@ -1,7 +1,7 @@
-"""What an alarm of a series looks like beside the values around it: a spike, a level that moved, a series that froze.
+"""Classifies alarms of a series by the values around them: a spike, a shift of the level, a frozen series and others.
 
-A detector says that something is unusual, and a score says how much. Here values before and after an alarm are compared
-by medians and by the median distance from them, so that one far value makes no other one look usual.
+A detector only reports that a value is unusual, and its score how much. Here the values before and after an alarm are
+compared by medians and median absolute deviations, so that an outlier does not hide another one.
 """
 
 import math
@@ -13,14 +13,14 @@ import numpy as np
 
 from recsmith._types import Floats, noun
 
-BEFORE, AFTER = 100, 20  # values before an alarm, and from it on, that are compared
-BACK = 160  # values before the alarm since when a level may have moved
+BEFORE, AFTER = 100, 20  # numbers of values before and after an alarm that are compared
+BACK = 160  # values before the alarm within which a shift of the level may have begun
 FEW = 5  # values that a median needs
-FAR = 4.0  # deviations of a single value that is far off
-MOVED, LEAST = 6.0, 0.5  # standard errors, and deviations, by which a level moved
-FROZEN = 5  # equal values in a row
-WIDER = 2.0  # times the deviation before
-TO_DEVIATION, OF_MEDIAN = 1.4826, 1.2533  # of a normal law: deviation over median distance; errors of median over mean
+FAR = 4.0  # deviations from the median at which a single value is an outlier
+MOVED, LEAST = 6.0, 0.5  # standard errors, and deviations, by which a level must have shifted
+FROZEN = 5  # equal values in a row that count as frozen
+WIDER = 2.0  # deviation after the alarm / before it, from which the spread has grown
+TO_DEVIATION, OF_MEDIAN = 1.4826, 1.2533  # for normal values: deviation / MAD; standard error of median / of mean
 Kind = Literal["spike", "level", "frozen", "spread", "late", "together"]
 
 
@@ -28,11 +28,12 @@ Kind = Literal["spike", "level", "frozen", "spread", "late", "together"]
 class AlarmShape:
     """What happened at an alarm.
 
-    kind: spike (one value, or a few), level (values stay elsewhere), frozen (one value again and again), spread (values
-    vary more), late (far off among the newest values, so that nobody knows whether it stays), together (nothing of
-    these). usual, deviation: of the values before. since: the value with which it began. now: the value, or the median
-    of those that follow; of frozen ones how many they are, and of spread their deviation. season: what its place in a
-    period adds to the value at the alarm; usual, deviation and now are of values less their season.
+    kind: spike (one or a few outliers), level (the level shifted), frozen (one value repeats), spread (values vary
+    more), late (an outlier among the newest values, so that it is too early to tell), together (none of these). usual,
+    deviation: median and deviation of the values before. since: index of the value at which it began. now: the value
+    for spike, late and together; the median afterwards for level; the number of equal values for frozen; the deviation
+    afterwards for spread. season: seasonal component of the value at the alarm; it is subtracted in usual, deviation
+    and now.
     """
 
     kind: Kind
@@ -44,7 +45,7 @@ class AlarmShape:
 
 
 def shape_of(values: Sequence[float], at: int, season: Sequence[float] = ()) -> AlarmShape:
-    """What the alarm at a value of a series looks like. season: what the places of a period add to values, if any."""
+    """The shape of the alarm at index `at` of a series. season: seasonal component by position in a period, if any."""
     first = max(0, at - BACK - BEFORE)
     near = np.asarray(values[first : at + AFTER + 1], float)
     seasonal = np.take(season or (0.0,), np.arange(first, first + len(near)), mode="wrap")
@@ -53,7 +54,7 @@ def shape_of(values: Sequence[float], at: int, season: Sequence[float] = ()) -> 
 
 
 def _shape_less_season(near: Floats, here: int, run: tuple[int, int] | None, first: int) -> AlarmShape:
-    """The shape at one of the values that are near it. run: the equal values around it. first: where near begins."""
+    """The shape at index `here` of `near`, values without season. run: the frozen run. first: index of near[0]."""
     at, value = first + here, float(near[here])
     usual, deviation = _middle(near[max(0, here - BEFORE) : here] if here else near[:1])
     if run is not None:
@@ -74,14 +75,14 @@ def _shape_less_season(near: Floats, here: int, run: tuple[int, int] | None, fir
 
 
 def _middle(values: Floats) -> tuple[float, float]:
-    """Median, and deviation by the median distance from it; the standard deviation where that is 0."""
+    """(median, deviation by the median absolute deviation, or the standard deviation if that is 0)."""
     middle = float(np.median(values))
     deviation = TO_DEVIATION * float(np.median(np.abs(values - middle)))
     return middle, deviation or float(np.std(values))
 
 
 def _equal(values: Sequence[float], at: int) -> tuple[int, int] | None:
-    """(first, count) of the equal values around one that repeats those before it; None where they are few."""
+    """(first index, count) of the run of equal values around one; None unless FROZEN of them end at it."""
     first = at
     while first and values[first - 1] == values[at]:
         first -= 1
@@ -94,9 +95,9 @@ def _equal(values: Sequence[float], at: int) -> tuple[int, int] | None:
 
 
 def _moved(near: Floats, here: int) -> tuple[int, float, float] | None:
-    """(where, median before, median after) of a level that moved; None where it did not by as much as is certain.
+    """(start, median before, median after) of a shift of the level; None if it is not significant.
 
-    It moved where two medians, of the values before and after, leave the least distances in all.
+    The start is where the medians of the values before and after leave the least sum of absolute distances.
     """
     starts = range(max(here - BACK, FEW), here + 1)
     if not starts:

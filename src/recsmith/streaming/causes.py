@@ -1,6 +1,6 @@
-"""Faults of a job that counts can tell for certain, each once an episode: what broke, and the numbers that show it.
+"""Finds faults of a job that counts show with certainty; each is reported once per episode, with its numbers.
 
-Baselines are moving means of looks at which the same was well.
+Baselines are moving means over looks without the fault. A look is one step in so many (job_signals.py).
 """
 
 import math
@@ -13,28 +13,28 @@ from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.likely_causes import with_cause
 
-UNLIKELY = 1e-6  # chance of what is seen, were nothing broken, below which something is
+UNLIKELY = 1e-6  # probability of an observation in a healthy job, below which it is a fault
 LEARN = 0.05  # weight of a look in a baseline
-LOOKS = 8  # looks that a baseline needs before it counts
-CALM = 12  # looks without a fault after which it is told again
-AGAINST = -4.5  # deviations below 0 of the correlation of predictions and labels
+LOOKS = 8  # looks that a baseline needs before it is used
+CALM = 12  # looks without a fault after which the fault is reported again
+AGAINST = -4.5  # correlation of predictions and labels, in deviations, below which labels are flipped
 JUMP = 3.0  # factor of a learning rate between two looks that no schedule has
-STEADY = 4  # looks in which it was the same before
-FEW = 5  # repeated samples that prove nothing yet
-LATE, LATE_LOOKS = 0.25, 6  # of a step that one rank makes the others wait, in the median of so many looks
+STEADY = 4  # looks in which a learning rate was constant before; also looks whose repeats and correlations are pooled
+FEW = 5  # least number of repeated samples that is a fault
+LATE, LATE_LOOKS = 0.25, 6  # share of a step for which the other ranks wait for one; looks of which the median is taken
 EMPTIED = ("constant_feature", "empty_feature")
 OF_COLUMN = (*EMPTIED, "constant_dense", "missing_values", "dense_mean", "dense_spread", "bag_length", "frequent_id",
              "new_ids", "hot_set", "joined_rows")  # fmt: skip
-# of a column the first of these that is seen is told; the others are the same fault
-OF_REPEATS = ("hot_set", "new_ids", "joined_rows", "bag_length")  # what samples that come again bring about, too
-PATIENCE = 2  # looks that another hot set waits for the one id that makes it, which takes longer to read off
-Seen = tuple[str, str, str]  # kind, of what, because
+# of these kinds, only the first that is seen in a column is reported; further ones are the same fault
+OF_REPEATS = ("hot_set", "new_ids", "joined_rows", "bag_length")  # kinds that repeated samples also cause
+PATIENCE = 2  # looks for which a change of the hot set is held back, as a single id that causes it is found later
+Seen = tuple[str, str, str]  # (kind, of what, because)
 
 
 class Causes(PlainState):
-    """Looks for faults: constant and empty features, repeated samples, flipped labels, learning rates, slow ranks.
+    """Detects constant and empty features, repeated samples, flipped labels, jumps of learning rates and slow ranks.
 
-    And for labels, dense columns and features that are not what they were.
+    It also detects changes of labels, dense columns and features (column_levels.py).
     """
 
     STATE = ("_base", "_calm", "_looks", "_against", "_repeats", "_rates", "_late", "levels", "frequent", "_waiting")
@@ -45,14 +45,14 @@ class Causes(PlainState):
         self._base: dict[str, float] = {}
         self._calm: dict[str, int] = {}  # looks since a fault was last seen, by kind and subject
         self._looks = 0
-        self._against: list[float] = []  # deviations of the last looks
+        self._against: list[float] = []  # correlations of the last looks, in deviations
         self._repeats: list[list[float]] = []  # [checked, repeated] of the last looks
-        self._rates: dict[str, list[float]] = {}  # [rate, looks in which it was the same]
-        self._late: list[list[float]] = []  # of the last looks: which rank is late, and by which part of the step
-        self._waiting: dict[str, list[Any]] = {}  # [looks, fault] of features whose other hot set is not told yet
+        self._rates: dict[str, list[float]] = {}  # [rate, number of looks in which it was constant]
+        self._late: list[list[float]] = []  # [slowest rank, its delay as a share of the step] of the last looks
+        self._waiting: dict[str, list[Any]] = {}  # [looks, fault] by feature, of hot-set changes that are held back
 
     def look(self, sums: JobSums) -> list[ColumnFault]:
-        """Faults that this look shows, and no look short before."""
+        """Faults that this look shows and that were not seen in the last CALM looks."""
         self._looks += 1
         self._calm = {fault: looks + 1 for fault, looks in self._calm.items() if looks < CALM}
         found: list[ColumnFault] = []
@@ -65,26 +65,26 @@ class Causes(PlainState):
         return found
 
     def forget_job(self) -> None:
-        """Keep what is usual of the data alone: not what was told, nor rates and ranks."""
+        """Keep only the baselines of the data; forget reported faults, learning rates and ranks."""
         self._calm, self._rates, self._late, self._waiting = {}, {}, [], {}
 
     def relaid(self, layout: JobLayout) -> None:
-        """Go on with other columns, or another plan."""
+        """Continue with other columns or another plan."""
         before, self.layout = self.layout, layout
         if (before.features, before.dense) != (layout.features, layout.dense):
             self.levels = self.levels.with_layout(layout)
             self.frequent = self.frequent.with_features(places_of(layout.features, before.features))
 
     def tell(self, kind: str, of: str) -> None:
-        """Know that a fault was seen, here or elsewhere."""
+        """Note that a fault was seen, here or by another detector."""
         self._calm[f"{kind}:{of}"] = 0
 
     def _known_already(self, kind: str, of: str) -> bool:
-        """Whether a fault, or another one of the same column, was seen a short while ago."""
+        """Whether the fault, or a related one of the same column, was seen recently."""
         return any(f"{each}:{of}" in self._calm for each in (OF_COLUMN if kind in OF_COLUMN else (kind,)))
 
     def _explained(self, kind: str) -> bool:
-        """Whether a fault follows from another one that was seen a short while ago, and is none of its column."""
+        """Whether the fault follows from a recently seen fault that is not of its column."""
         if kind in ("label_rate", "joined_rows") and "flipped_labels:" in self._calm:
             return True
         if kind in OF_REPEATS and "repeated_samples:" in self._calm:
@@ -92,7 +92,7 @@ class Causes(PlainState):
         return kind == "joined_rows" and any(each.startswith("label_rate:") for each in self._calm)
 
     def broken(self, feature: str) -> bool:
-        """Whether a feature is constant or empty, or one id takes much of it: its hot set then says nothing more."""
+        """Whether a feature is constant or empty, or one id dominates it, so that its hot set gives no further news."""
         return any(f"{kind}:{feature}" in self._calm for kind in (*EMPTIED, "frequent_id"))
 
     def _faults(self, sums: JobSums) -> Iterator[ColumnFault]:
@@ -127,7 +127,7 @@ class Causes(PlainState):
             yield "frequent_id", name, told
 
     def _learned(self, key: str, value: float) -> float | None:
-        """The baseline of something before this look, which is learned; None while it is not known."""
+        """The baseline of `key` before this look, or None if it is not known yet; then the value is learned."""
         count = self._base.get(f"{key}/looks", 0)
         before = self._base.get(key, value)
         self._base[key] = before + (value - before) * max(LEARN, 1 / (count + 1))
@@ -135,11 +135,11 @@ class Causes(PlainState):
         return before if count >= LOOKS else None
 
     def _known(self, key: str) -> float | None:
-        """The baseline of something; None while it is not known."""
+        """The baseline of `key`; None if it is not known yet."""
         return self._base[key] if self._base.get(f"{key}/looks", 0) >= LOOKS else None
 
     def _feature(self, name: str, row: dict[str, float]) -> Iterator[Seen]:
-        """Whether a feature is one id alone, or has none."""
+        """The fault of a feature that has become empty or holds a single id."""
         if not row["bags"]:
             return
         length, same = row["lookups"] / row["bags"], row["same"] / max(row["pairs"], 1)
@@ -158,7 +158,7 @@ class Causes(PlainState):
             self._learned(f"same:{name}", same)
 
     def _dense(self, name: str, samples: float, total: float, squares: float) -> Iterator[Seen]:
-        """Whether a dense column is one value alone."""
+        """The fault of a dense column that has become constant."""
         if samples < LOOKS:
             return
         mean = total / samples
@@ -170,7 +170,7 @@ class Causes(PlainState):
             self._learned(f"dense:{name}", spread)
 
     def _repeated(self, sums: JobSums) -> Iterator[Seen]:
-        """Whether samples come again before their next epoch."""
+        """The fault of samples that are repeated within an epoch."""
         self._repeats = [*self._repeats, [sums["checked"], sums["repeated"]]][-STEADY:]
         checked, repeated = (sum(part) for part in zip(*self._repeats, strict=True))
         share = repeated / max(checked, 1)
@@ -182,7 +182,7 @@ class Causes(PlainState):
             self._learned("repeated", share)
 
     def _flipped(self, sums: JobSums) -> Iterator[Seen]:
-        """Whether labels oppose the predictions, which agreed with them."""
+        """The fault of labels that oppose the predictions, although they agreed before."""
         samples = max(sums["samples"], 1.0)
         label, predicted = sums["label"] / samples, sums["predicted"] / samples
         spread = (label - label * label) * (sums["predicted_2"] / samples - predicted * predicted)
@@ -200,7 +200,7 @@ class Causes(PlainState):
             self._learned("together", deviations)
 
     def _rate(self, name: str, rate: float) -> Iterator[Seen]:
-        """Whether a learning rate jumped up that was steady."""
+        """The fault of a constant learning rate that has jumped up."""
         before, steady = self._rates.get(name, [rate, 0])
         if rate >= JUMP * before > 0 and steady >= STEADY:
             told = f"the learning rate of the {'tables' if name == 'sparse' else 'dense layers'} is {rate:g}"
@@ -208,7 +208,7 @@ class Causes(PlainState):
         self._rates[name] = [rate, steady + 1 if rate == before else 0]
 
     def _slow(self, sums: JobSums) -> Iterator[Seen]:
-        """Whether all ranks wait for one."""
+        """The fault of a slow rank, for which all other ranks wait."""
         own, step_s = sums.ranks[:, 2].tolist(), float(sums.ranks[:, 0].max())
         if len(own) < 2 or step_s <= 0:
             return

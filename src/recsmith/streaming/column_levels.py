@@ -1,4 +1,4 @@
-"""Which columns of a job's data are not what they were: labels, dense columns, bags and ids, each a watched level.
+"""Detects columns of a job's data that have changed: labels, dense columns, bags and ids are watched levels.
 
 F features, D dense columns, L labels, n levels
 """
@@ -17,19 +17,20 @@ from recsmith.streaming.levels import Levels, Mask
 
 LEVELS = ("label_rate", "missing_values", "corrupt_samples", "dense_mean", "dense_spread", "bag_length", "new_ids",
           "joined_rows")  # fmt: skip
-LABEL, SPREAD, LENGTH = 1.5, 2.5, 1.3  # factors that matter: of a label's mean, of a deviation, of ids in a bag
-SHARE, MEAN = 0.1, 0.5  # moves that matter: of a share of missing values, and of a mean in deviations of its column
-CORRUPT, NEW = 0.02, 0.15  # moves that matter of the share of corrupt samples, and of new ids
-OTHER = 0.05  # how far shares of ids moved that matters, as the sum of (now - before)^2 / before over their buckets
-AGREED, LOST = 2.0, 0.5  # deviations by which a column goes with the label; the part of them below which it does not
-PRESENT = 30  # values of a dense column beside 0 in a look, of which mean and deviation are taken
-CHECKED = 8  # ids of a look, of which a share of new ones is taken
-SMALLEST = 1e-9  # a deviation of a dense column, relative to its mean: of one that is constant
-LARGEST_LOG = 700.0  # of a deviation: beyond, it is no number that a column has
+# The least changes that are reported:
+LABEL, SPREAD, LENGTH = 1.5, 2.5, 1.3  # factors of a label's mean, of a standard deviation, of the ids in a bag
+SHARE, MEAN = 0.1, 0.5  # differences of a share of missing values, and of a mean in deviations of its column
+CORRUPT, NEW = 0.02, 0.15  # differences of the share of corrupt samples, and of new ids
+OTHER = 0.05  # difference of shares of ids: the sum over buckets of (now - before)^2 / before
+AGREED, LOST = 2.0, 0.5  # deviations from which a column agrees with the label; factor below which it no longer does
+PRESENT = 30  # least number of non-zero values of a dense column in a look for mean and deviation
+CHECKED = 8  # least number of ids in a look for a share of new ones
+SMALLEST = 1e-9  # least deviation of a dense column relative to its mean, for constant columns
+LARGEST_LOG = 700.0  # largest logarithm of a deviation, so that its exponential is finite
 
 
 class ColumnFault(NamedTuple):
-    """Something that broke: of which kind, in which column, what it is now, since how many looks, what it was."""
+    """A fault of a column: its kind, the column, how it is now, since how many looks, and how it was before."""
 
     kind: str
     of: str
@@ -57,14 +58,14 @@ class ColumnLevels(PlainState):
         self.shares = IdShares(len(features))
 
     def with_layout(self, layout: JobLayout) -> "ColumnLevels":
-        """The same of other columns. How labels go with all of them together is learned anew."""
+        """The levels of other columns; how labels agree with all columns together is learned anew."""
         made, before = ColumnLevels(layout), self.layout
         made.levels = self.levels.with_names(made.levels.names, "all/")
         made.shares = self.shares.with_features(places_of(layout.features, before.features))
         return made
 
     def faults(self, sums: JobSums) -> Iterator[ColumnFault]:
-        """What moved by this look."""
+        """The faults of levels that have shifted at this look by enough to matter."""
         if not sums["rows"]:
             return
         values, noise = np.full(len(self.levels.names), np.nan), np.zeros(len(self.levels.names))
@@ -82,7 +83,7 @@ class ColumnLevels(PlainState):
     # --- measuring -------------------------------------------------------------------------------------------------
 
     def _measure(self, sums: JobSums, values: Floats, noise: Floats) -> Floats:
-        """Fill in the value of each level (n,), and the deviation of shares (n,); the deviations of columns (D,)."""
+        """Fill in the levels' values (n,) and sampling noise (n,); returns the dense columns' deviations (D,)."""
         parts, rows = self._parts, sums["rows"]
         total, present, _ = sums.labels.T
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,14 +107,14 @@ class ColumnLevels(PlainState):
         return spread
 
     def _together(self, each: Floats) -> float:
-        """By how many deviations labels go with all columns together, each as usual; NaN where none is known to."""
+        """Agreement of labels with all columns, weighted by the usual agreement, in deviations; NaN if that is weak."""
         at = self._parts["with"]
         usual = np.where(self.levels.known[at] & np.isfinite(each), self.levels.usual[at], 0.0)
         length = math.sqrt(float(usual @ usual))
         return float(usual @ np.where(usual == 0, 0.0, each)) / length if length >= AGREED else math.nan
 
     def _dense(self, sums: JobSums, rows: float) -> tuple[Floats, Floats]:
-        """(mean, deviation) of the values beside 0 of each dense column (D,); NaN where they are few."""
+        """(mean, deviation) of the non-zero values of each dense column (D,); NaN if there are too few."""
         total, squares, zeros, _ = sums.dense.T
         present = np.where(rows - zeros >= PRESENT, rows - zeros, np.nan)
         mean = total / present
@@ -123,7 +124,7 @@ class ColumnLevels(PlainState):
         return np.where(fine, mean, np.nan), np.where(fine, spread, np.nan)
 
     def _matters(self, usual: Floats, now: Floats, spread: Floats) -> dict[str, Mask]:
-        """Which levels moved by as much as matters, by part."""
+        """Whether each level has changed enough to matter, by part."""
         before = {part: usual[at] for part, at in self._parts.items()}
         after = {part: now[at] for part, at in self._parts.items()}
         low, high = np.minimum(before["label"], after["label"]), np.maximum(before["label"], after["label"])
@@ -143,7 +144,7 @@ class ColumnLevels(PlainState):
     # --- telling ---------------------------------------------------------------------------------------------------
 
     def _told(self, part: str, place: int, usual: Floats, now: Floats) -> ColumnFault:
-        """The fault that a level shows, which then adds up anew."""
+        """The fault of a shifted level, whose sums are then reset."""
         at = self._parts[part].start + place
         looks, before, after = int(self.levels.run[at]), float(usual[at]), float(now[at])
         name = self.levels.names[at].partition("/")[2]
@@ -155,7 +156,7 @@ class ColumnLevels(PlainState):
         return ColumnFault(kind, name, text, looks, then)
 
     def _joined(self, found: Ints, usual: Floats) -> Iterator[ColumnFault]:
-        """Columns that go with the label no more; of most of them at once it is the label that is of other rows."""
+        """Faults of columns that no longer agree with the label; if most of them do not, one fault of the label."""
         at, everything = self._parts["with"], self._parts["all"].start
         before, now, run = usual[at], self.levels.now[at], self.levels.run[at]
         part = np.where(_lost(before, now, least=0.0) & (run > 0), before**2, 0.0)
@@ -180,7 +181,7 @@ class ColumnLevels(PlainState):
 
 
 def _lost(before: Floats, now: Floats, *, least: float = AGREED) -> Mask:
-    """Which columns went with the label, by so many deviations at least, and do no longer."""
+    """Which columns agreed with the label, by more than `least` deviations, and no longer do."""
     return (np.abs(before) > least) & (now * np.sign(before) < LOST * np.abs(before))
 
 
@@ -206,7 +207,7 @@ TEXTS = {
     "other": ("hot_set", "feature '{name}' reads its ids in other shares",
               " than before: its traffic, its hash or its vocabulary may be another one; look at what fills it"),
 }  # fmt: skip
-"""What is said of each part: the kind, what it is now, then what it was, what that may mean, and where to look."""
+"""By part: the kind of fault, a text of how the level is now, and one of how it was, its meaning and where to look."""
 
 
 def _of_log(value: float) -> float:
@@ -214,7 +215,7 @@ def _of_log(value: float) -> float:
 
 
 def _noise(share: Floats, count: Floats) -> Floats:
-    """The deviation of shares of so many independent values."""
+    """The standard deviation of shares that were counted in `count` independent values."""
     count = np.maximum(count, 2.0)
     share = np.clip(share, 1 / count, 1 - 1 / count)
     return np.sqrt(share * (1 - share) / count)

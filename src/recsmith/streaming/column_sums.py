@@ -1,7 +1,8 @@
-"""What a rank adds up of its batches between two looks: labels, dense columns, bags and ids, for levels of columns.
+"""Sums that a rank collects from its batches between two looks: labels, dense columns, bags and ids (column_levels.py).
 
-A look counts its newest steps, as many as hold enough samples, or all since the look before. Of larger batches it
-counts the ids of some samples, whose numbers a hash picks: so the same ones are counted on any number of ranks.
+A look counts the newest steps, as many as hold enough samples, or all steps since the last look. In large batches only
+the ids of some samples are counted, chosen by a hash of the sample's number, so that the choice does not depend on the
+number of ranks.
 
 B samples of a batch, F features, L labels
 """
@@ -19,34 +20,34 @@ from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BUCKETS, JobLayout, JobSums
 from recsmith.streaming.known_ids import KnownIds
 
-COUNTED = 2048  # samples of a look, of all ranks together, that are enough; and ids of a feature
-WORDS = 2.0**64  # different hashes
-SALT = np.uint64(0xA0761D6478BD642F)  # so that other samples are chosen than those of which sketches are made
+COUNTED = 2048  # samples of all ranks per look that are enough, and ids of a feature that are enough
+WORDS = 2.0**64  # number of different hashes
+SALT = np.uint64(0xA0761D6478BD642F)  # makes the choice of samples independent of that for sketches
 
 
 class ColumnSums:
-    """Adds up the columns of one rank's batches.
+    """Sums the columns of one rank's batches.
 
-    lengths: mean ids in a bag of each feature. whole: samples of a step of all ranks. every: steps between two looks.
-    judged: places of the labels that are chances, whose mean is a sample's label.
+    lengths: mean number of ids in a bag of each feature. whole: samples of all ranks in a step. every: number of steps
+    between two looks. judged: indices of the labels that are probabilities; their mean is a sample's label.
     """
 
     def __init__(
         self, layout: JobLayout, lengths: Sequence[float], whole: int, every: int, judged: Sequence[int]
     ) -> None:
         self.layout, self.every, self.judged = layout, every, list(judged)
-        self.steps = min(every, math.ceil(COUNTED / max(whole, 1)))  # of each look, the newest
+        self.steps = min(every, math.ceil(COUNTED / max(whole, 1)))  # number of newest steps that each look counts
         chances = [COUNTED / (self.steps * max(whole, 1) * max(length, 1.0)) for length in lengths]
         self._bounds = [None if chance >= 1 else chance * WORDS for chance in chances]
         self.sums = JobSums(layout)
         self.known = KnownIds(len(layout.features))
 
     def counts(self, step: int) -> bool:
-        """Whether a step is one of those that its look counts."""
+        """Whether a step is counted by its look."""
         return -step % self.every < self.steps
 
     def add(self, samples: Batch) -> None:
-        """Add a batch."""
+        """Add a batch to the sums."""
         sums = self.sums
         sums["rows"] += len(samples)
         sums["corrupt"] += samples.corrupt
@@ -63,7 +64,7 @@ class ColumnSums:
             self._add_ids(samples, label)
 
     def _label(self, filled: Floats, there: np.ndarray) -> Floats:
-        """One label of each sample (B,): the mean of those that are chances; where it has none, that of the others."""
+        """One label per sample (B,): the mean of its judged labels; if it has none, the mean over all other samples."""
         if not self.judged:
             return np.zeros(len(filled))
         count = there[:, self.judged].sum(1)
@@ -73,7 +74,7 @@ class ColumnSums:
         return np.where(count > 0, label, label[count > 0].mean() if count.any() else 0.0)
 
     def _add_ids(self, samples: Batch, label: Floats) -> None:
-        """Add bags, and ids by the bucket of their hash."""
+        """Add counts of bags and ids, ids by bucket of their hash, and new ids."""
         lengths = np.stack([samples.ids[name].lengths for name in self.layout.features])  # (F, B)
         features, count = lengths.shape
         self.sums.features[:, 0] += lengths.sum(1, dtype=np.int64)
@@ -88,7 +89,7 @@ class ColumnSums:
         self.sums.features[:, 9:11] += self.known.count(rows, words)
 
     def _sampled(self, samples: Batch, lengths: np.ndarray, label: Floats) -> tuple[Ints, Ints, Floats]:
-        """(ids of all features (n,), how many are of each (F,), the labels of their samples (n,))."""
+        """(ids of all features (n,), number of ids of each feature (F,), labels of the ids' samples (n,))."""
         bags = [samples.ids[name] for name in self.layout.features]
         if all(bound is None for bound in self._bounds):
             values = np.concatenate([each.values for each in bags])
@@ -104,18 +105,18 @@ class ColumnSums:
                 np.concatenate(labels))  # fmt: skip
 
     def take(self) -> JobSums:
-        """The sums since the last time."""
+        """Return the sums since the last call, and start new ones."""
         found, self.sums = self.sums, JobSums(self.layout)
         return found
 
     # --- state -----------------------------------------------------------------------------------------------------
 
     def mine(self) -> str:
-        """What this rank added up since the last look, as text."""
+        """This rank's sums since the last look, as text for the state."""
         return packed(self.sums.vector.view(np.int64)) if self.sums.vector.any() else ""
 
     def go_on(self, texts: Sequence[str], rank: int, ranks: int) -> None:
-        """Go on from what each rank had added up: from its own part, or on other ranks the first one from all."""
+        """Restore the ranks' saved sums: each rank its own; if the number of ranks changed, rank 0 restores all."""
         alike = len(texts) == ranks
         for number, text in enumerate(texts):
             if text and (number == rank if alike else not rank):
@@ -130,7 +131,7 @@ class ColumnSums:
         return self._of_other_ranks(found)
 
     def _of_other_ranks(self, vector: Floats) -> Floats:
-        """A vector of another number of ranks as one of these; times of ranks, which are no columns, are left out."""
+        """A vector saved with another number of ranks in this layout; the times of ranks are left out."""
         shapes = self.layout.shapes
         other = len(vector) - self.layout.size + math.prod(shapes["ranks"])
         if other < 0:

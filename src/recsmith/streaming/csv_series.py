@@ -1,6 +1,6 @@
-"""Series of a CSV file: a column of numbers a series, in the order of the rows, and what tells where rows are.
+"""Reads series from a CSV file: each column of numbers is a series, and a column of steps or times labels the rows.
 
-Columns that count steps or tell times are no series, and are left out where nobody names them. Imports no torch.
+Columns of steps or times are not series, and are skipped unless they are named. Imports no torch.
 """
 
 import csv
@@ -16,26 +16,26 @@ from recsmith.streaming.detectors import detector_of
 from recsmith.streaming.mixed_rows import mixed_rows
 from recsmith.streaming.series import LARGEST, Alarm, find_alarms, is_judged
 
-MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}  # cells that say that there is no value
-DELIMITERS = ",\t;"  # of cells: the first of them that the header has
+MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}  # cells that stand for a missing value
+DELIMITERS = ",\t;"  # possible separators of cells; the first one that the header contains is used
 PLACES = {
     "step", "global_step", "iteration", "iter", "epoch", "index", "idx", "timestamp", "date", "datetime", "wall_time",
 }  # fmt: skip
-"""Names of columns that are no series, whatever they hold."""
-TIMES = {"time", "ts", "t"}  # that are none where they never fall: a `time` may be how long something took
+"""Names of columns that are not series, whatever they hold."""
+TIMES = {"time", "ts", "t"}  # names of columns that are not series if they never fall; a `time` may be a duration
 RISES, FALLS = (f"{moves} from row to row, as counts of steps, times and totals do" for moves in ("rises", "falls"))
 NAMED = "tells where rows are, by its name"
-UNJUDGED = TEXT, NOTHING = "holds text", "has no values"  # with which it begins why a column cannot be one
+UNJUDGED = TEXT, NOTHING = "holds text", "has no values"  # beginnings of the reasons why a column cannot be a series
 DATE = re.compile(r"\d{4}-\d\d")
-Row = tuple[int, list[str]]  # its line in the file, and its cells
+Row = tuple[int, list[str]]  # (line number in the file, cells)
 
 
 @noun
 class NamedSeries:
-    """A series: its column, its values, and what says where each of them is (a cell of the place column, or a line).
+    """A series: its column name, its values, and a label for each value (a cell of the place column, or a line number).
 
-    missing: cells without a value, which are left out. first_missing: the line and the text of the first of them that
-    is not empty.
+    missing: number of cells without a value, which are left out. first_missing: line and text of the first such cell
+    that is not empty.
     """
 
     name: str
@@ -46,16 +46,16 @@ class NamedSeries:
 
     @property
     def constant(self) -> bool:
-        """Whether all its values, two or more, are the same."""
+        """Whether the series has two or more values and all are equal."""
         return len(self.values) > 1 and len(set(self.values)) == 1
 
 
 @noun
 class SeriesFile:
-    """The series of a CSV file. place: the column that tells where rows are; none: lines of the file do.
+    """The series of a CSV file. place: the column that labels rows, such as steps or times; none: line numbers do.
 
-    left_out: why other columns are no series, by name. disorder: what is said where rows are not in the order of place.
-    mixed: what is said where rows are of several series.
+    left_out: by name of a column that is no series, the reason. disorder: a warning if rows are not in the order of the
+    place column. mixed: a warning if the rows belong to several series.
     """
 
     source: str
@@ -68,13 +68,14 @@ class SeriesFile:
 
 
 def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
-    """The series of a CSV file with a header ('-' is stdin). columns: by name; none: all that hold numbers.
+    """Read the series of a CSV file with a header ('-' is stdin). columns: names of columns; none: all with numbers.
 
-    Cells without a value are left out, and so are columns that only tell where rows are, unless they are named.
+    Cells without a value are left out, and so are columns that only label rows, unless they are named.
 
     Raises:
-        UsageError: a column is not there.
-        CorruptFile: a value of a series is no finite number up to 1e150, a row is short, or no column is a series.
+        UsageError: a named column does not exist.
+        CorruptFile: a value of a series is no finite number up to 1e150, a row has a wrong number of cells, or no
+            column is a series.
     """
     columns = tuple(columns)
     header, body, delimiter = _table(source)
@@ -106,7 +107,7 @@ def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
 def judged_series(
     series: Sequence[NamedSeries], detector: object, threshold: float | None = None
 ) -> list[tuple[Alarm, ...] | str]:
-    """The alarms of each series; of one that cannot be judged, why.
+    """For each series its alarms, or the reason why it cannot be judged.
 
     Raises:
         UsageError: all series are too short for the detector.
@@ -124,7 +125,7 @@ def judged_series(
 
 
 def _table(source: str) -> tuple[list[str], list[Row], str]:
-    """The header of a file, the rows below it that are not empty, each with its line, and what separates cells."""
+    """(header of a file, non-empty rows below it with their line numbers, separator of cells)."""
     rows, delimiter = _rows(source)
     if len(rows) < 2:
         raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
@@ -157,7 +158,7 @@ def _rows(source: str) -> tuple[list[list[str]], str]:
 
 
 def _no_series(name: str, cells: list[str]) -> str | None:
-    """Why a column is no series; None where it is one."""
+    """Why a column is not a series; None if it is one."""
     first = next((cell for cell in cells if not _missing(cell)), None)
     if first is None:
         return NOTHING
@@ -178,7 +179,7 @@ def _is_called(name: str, names: set[str]) -> bool:
 
 
 def _place(cells: Mapping[str, list[str]], why: Mapping[str, str | None]) -> str | None:
-    """The column that tells where rows are: the first that rises or holds dates, else one called so; none: lines."""
+    """The column that labels rows: the first that rises, falls or holds dates, else one with such a name; or None."""
     first = next(iter(cells))
     for name, column in cells.items():
         told = DATE.match(column[0]) or (name == first and len(set(column)) == len(column))
@@ -190,7 +191,7 @@ def _place(cells: Mapping[str, list[str]], why: Mapping[str, str | None]) -> str
 def _check_no_places(
     columns: Iterable[str], place: str | None, cells: Mapping[str, list[str]], why: Mapping[str, str | None]
 ) -> None:
-    """Refuse a column that is named to be judged, and tells where rows are in no numbers."""
+    """Refuse a named column that labels rows with text, such as dates, and so cannot be judged."""
     for name in columns:
         if (why[name] or "").startswith(TEXT) and (name == place or DATE.match(cells[name][0])):
             raise CorruptFile(
@@ -200,7 +201,7 @@ def _check_no_places(
 
 
 def _disorder(name: str, cells: list[str], body: list[Row]) -> str | None:
-    """What is said where the cells of the place column do not rise; None where they do, or nobody can tell."""
+    """A warning if the cells of the place column fall somewhere; None if they do not, or cannot be compared."""
     numbers = [_number(cell) for cell in cells]
     keys: list[float] | list[str]
     if None not in numbers:
@@ -250,7 +251,7 @@ def _is_float(cell: str) -> bool:
 
 
 def _number(text: str) -> float | None:
-    """The number of a cell that detectors take; None where it is none."""
+    """The number in a cell, if detectors can score it; else None."""
     try:
         value = float(text)
     except ValueError:

@@ -1,8 +1,9 @@
-"""Tells one id that takes a share of a feature, of counts that ranks can add up: how many ids have each bit of a hash.
+"""Finds an id that newly takes a large share of a feature, from counts of hash bits that ranks can add up.
 
 Cormode and Muthukrishnan, "What's Hot and What's Not: Tracking Most Frequent Items Dynamically", PODS 2003, count bits
-in groups of ids. Here the group is the feature. One id that takes the share t of it moves all 64 counts together, from
-u to (1 - t) u + t h where h are the bits of its hash; so the signs are the hash, and the hash is the id.
+in groups of ids. Here the group is the feature. An id that takes the share t of it moves the shares of all 64 bits
+together, from u to (1 - t) u + t h, where h are the bits of its hash. So the signs of the moves give the hash, and
+the hash can be inverted to the id.
 
 F features, K bits
 """
@@ -20,26 +21,26 @@ from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BITS, FEATURE, JobSums
 
 LEARN = 0.05  # weight of a look in the usual shares
-LOOKS, WINDOW = 8, 4  # looks that the usual shares need; newest looks together that are compared with them
-SHARE, FAR = 0.1, 6.0  # of a feature that one id takes more than before; deviations by which shares of bits show it
-VARIED = 0.05  # share of either value that a bit has at least, to say anything
-MOST = 2**40  # ids are smaller; bits that are no id's make one with a chance of 2**-24
+LOOKS, WINDOW = 8, 4  # looks that the usual shares need; number of newest looks that are compared with them
+SHARE, FAR = 0.1, 6.0  # least share of a feature that an id newly takes; deviations by which shares of bits must move
+VARIED = 0.05  # least share of 0s and of 1s for which a bit is informative
+MOST = 2**40  # bound of ids; the bits of no id give a number below it with a probability of 2**-24
 WEIGHTS = np.uint64(1) << np.arange(BITS, dtype=np.uint64)
 SAMPLED = FEATURE.index("sampled")
 
 
 class FrequentIds(PlainState):
-    """Watches the bits of all features of a job."""
+    """Watches the shares of hash bits in all features of a job."""
 
     STATE = ("_kept",)
 
     def __init__(self, features: int) -> None:
         self._usual = np.full((features, BITS), 0.5)
-        self._looks = np.zeros(features, np.int64)  # that were learned, by feature
-        self._last = np.zeros((0, features, BITS + 1), np.int64)  # of the newest looks: bits, and how many ids
+        self._looks = np.zeros(features, np.int64)  # number of learned looks, by feature
+        self._last = np.zeros((0, features, BITS + 1), np.int64)  # newest looks: counts of bits, and number of ids
 
     def look(self, sums: JobSums) -> Iterator[tuple[int, int, float]]:
-        """(row of the feature, id, share) of each id that takes that much more of its feature than before."""
+        """(row of the feature, id, share) of each id that takes a share of SHARE or more beyond what is usual."""
         now = np.column_stack([sums.bits, sums.features[:, SAMPLED]]).astype(np.int64)
         if len(self._last) == WINDOW:
             self._learn(self._last[0])
@@ -53,7 +54,7 @@ class FrequentIds(PlainState):
                 yield row, *found
 
     def with_features(self, places: Ints) -> "FrequentIds":
-        """The same of features that stood at these places before, -1 of new ones."""
+        """The watch of reordered features. places: the former row of each feature, -1 for new ones."""
         made, fresh = FrequentIds(len(places)), FrequentIds(1)
         made._usual = by_places(self._usual, places, fresh._usual)
         made._looks = by_places(self._looks, places, fresh._looks)
@@ -61,7 +62,7 @@ class FrequentIds(PlainState):
         return made
 
     def _learn(self, look: np.ndarray) -> None:
-        """Learn a look (F, K + 1) that is older than those that are compared."""
+        """Update the usual shares with a look (F, K + 1) that has left the compared window."""
         for row in np.flatnonzero(look[:, BITS]).tolist():
             shares = look[row, :BITS] / look[row, BITS]
             self._usual[row] += (shares - self._usual[row]) * max(LEARN, 1 / (self._looks[row] + 1))
@@ -69,7 +70,7 @@ class FrequentIds(PlainState):
 
     @property
     def _kept(self) -> list[object]:
-        """Usual shares, how many looks they are of, and last looks, as state keeps them."""
+        """Usual shares, their numbers of looks, and the last looks, in the form of the state."""
         return [packed(part.ravel()) for part in (self._usual.view(np.int64), self._looks, self._last)]
 
     @_kept.setter
@@ -84,9 +85,9 @@ class FrequentIds(PlainState):
 
 
 def moved_far(usual: Floats, shares: Floats, count: Ints) -> npt.NDArray[np.bool_]:
-    """Features (F,) half of whose bits that say something have shares (F, K) far from the usual ones (F, K).
+    """Features (F,) of which at least half of the informative bits have shares far from the usual ones.
 
-    count: ids that the shares are of (F,).
+    usual, shares: shares of the bits (F, K). count: number of ids from which shares were counted (F,).
     """
     varied = said(usual)
     deviation = np.sqrt(np.maximum(usual * (1 - usual), VARIED * (1 - VARIED)) / np.maximum(count, 1)[:, None])
@@ -95,12 +96,12 @@ def moved_far(usual: Floats, shares: Floats, count: Ints) -> npt.NDArray[np.bool
 
 
 def said(usual: Floats) -> npt.NDArray[np.bool_]:
-    """Which bits have both values often enough to say something."""
+    """Which bits are informative: both values are frequent enough."""
     return np.minimum(usual, 1 - usual) >= VARIED
 
 
 def one_id(usual: Floats, shares: Floats) -> tuple[int, float] | None:
-    """(id, share) of the one id that moved the shares of bits (K,) from what is usual; None where it is none."""
+    """(id, share) of a single id that explains how the shares of bits (K,) moved from the usual ones; else None."""
     varied = said(usual)
     moved, u = (shares - usual)[varied], usual[varied]
     share = float(np.median(np.where(moved > 0, moved / (1 - u), -moved / u)))

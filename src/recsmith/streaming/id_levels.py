@@ -1,7 +1,7 @@
-"""What the buckets of a feature's ids say: whether they are read in other shares, and whether they go with the label.
+"""Levels from buckets of a feature's ids: whether ids are read in other shares, and whether they predict the label.
 
-Ids that are joined to other rows are read as often as before; what is lost is that some of them have more labels than
-others. So the labels of a look are compared with those that each bucket had before, as a column of one number.
+Ids that are joined to wrong rows are read as often as before, but they no longer differ in their labels. So the labels
+of a look are compared with the mean label that each bucket had before.
 
 F features, K buckets, D dense columns
 """
@@ -14,25 +14,25 @@ from recsmith.streaming.detectors.plain_state import PlainState, by_places
 from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BUCKETS
 
-KEPT = 0.97  # of the weight of a look at the next one
-LOOKS, LABEL_LOOKS = 8, 16  # looks that shares, and labels, of buckets need
-PRIOR = 20.0  # samples of the mean label that each bucket has beside its own
-LEAST = 1e-3  # of a variance of labels, below which nothing goes with them
+KEPT = 0.97  # factor by which the weight of past looks decays at each look
+LOOKS, LABEL_LOOKS = 8, 16  # looks that are needed before shares, and labels, of buckets are judged
+PRIOR = 20.0  # samples with the mean label that are added to each bucket
+LEAST = 1e-3  # least standard deviation of labels, below which agreement with them is undefined
 
 
 class IdShares(PlainState):
-    """How many ids each bucket of each feature has as a rule, and with which labels."""
+    """The usual numbers of ids, and their labels, in the buckets of each feature."""
 
     STATE = ("_kept", "_seen")
 
     def __init__(self, features: int) -> None:
-        self._sums = np.zeros((features, 2, BUCKETS))  # ids and labels, older ones weighing less
-        self._looks = np.zeros(features, np.int64)  # of each feature
+        self._sums = np.zeros((features, 2, BUCKETS))  # sums of ids and of labels, with decaying weights
+        self._looks = np.zeros(features, np.int64)  # number of looks, up to LABEL_LOOKS
 
     def look(self, buckets: Floats, judged: Floats) -> tuple[Floats, Floats]:
-        """(how far shares moved (F,), by how many deviations labels go with ids (F,)); NaN where it is not known yet.
+        """(shift of shares (F,), agreement of labels with ids in deviations (F,)); NaN if not known yet.
 
-        buckets: of a look (F, 2, K). judged: samples with labels, their sum and that of their squares (3,).
+        buckets: sums of a look (F, 2, K). judged: number of samples with a label, sum of labels, sum of squares (3,).
         """
         count, known = buckets[:, 0], self._sums[:, 0]
         ids = count.sum(1)
@@ -44,14 +44,14 @@ class IdShares(PlainState):
         return other, with_label
 
     def with_features(self, places: Ints) -> "IdShares":
-        """The same of features that stood at these places before, -1 of new ones."""
+        """The shares of reordered features. places: the former row of each feature, -1 for new ones."""
         made, fresh = IdShares(len(places)), IdShares(1)
         made._sums = by_places(self._sums, places, fresh._sums)
         made._looks = by_places(self._looks, places, fresh._looks)
         return made
 
     def _agreement(self, buckets: Floats, judged: Floats) -> Floats:
-        """How far labels are from chance in the direction of what their buckets had, in deviations of chance (F,)."""
+        """How far labels agree with the past labels of their buckets, in deviations of what chance gives (F,)."""
         count, labels = buckets[:, 0], buckets[:, 1]
         known, had = self._sums[:, 0], self._sums[:, 1]
         variance = _label(judged)[1]
@@ -88,7 +88,7 @@ class IdShares(PlainState):
 
 
 def _moved(count: Floats, ids: Floats, known: Floats) -> Floats:
-    """The sum over buckets of (share - usual)^2 / usual, without what chance makes of it (F,)."""
+    """The sum over buckets of (share - usual)^2 / usual, minus its expected value by chance (F,)."""
     usual = (known + 1) / (known.sum(1, keepdims=True) + BUCKETS)
     expected = usual * ids[:, None]
     squares = ((count - expected) ** 2 / np.maximum(expected, 1e-300)).sum(1)
@@ -103,7 +103,7 @@ def _label(judged: Floats) -> tuple[float, float]:
 
 
 def agreement(dense: Floats, judged: Floats) -> Floats:
-    """By how many deviations labels go with dense columns (D,): the correlation times the root of the samples."""
+    """Agreement of labels with dense columns in deviations (D,): correlation * square root of the number of samples."""
     count, (mean, variance) = max(float(judged[0]), 1.0), _label(judged)
     total, squares, _, with_label = dense.T
     spread = squares / count - (total / count) ** 2

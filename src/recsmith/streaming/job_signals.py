@@ -1,6 +1,6 @@
-"""What the sums of a job's steps say: signals by name, alarms of detectors, and causes that can be told for certain.
+"""Judges the sums of a job's steps: signals by name, alarms of detectors, and faults that counts show with certainty.
 
-A look is one step in so many. Everything here is the same on every rank, since the sums are of all ranks.
+A look is one step in so many. Results are the same on every rank, since the sums are over all ranks.
 """
 
 import math
@@ -20,27 +20,27 @@ from recsmith.streaming.series import AlarmingSeries, is_judged
 SIGNALS = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting", "imbalance")
 CAUSES = ("constant_feature", "empty_feature", "constant_dense", "repeated_samples", "flipped_labels", "learning_rate",
           "slow_rank", "hot_set", *LEVELS, "frequent_id")  # fmt: skip
-ROWS = "rows"  # of a table of ids without end, which will not be enough (table_growth.py)
+ROWS = "rows"  # finding that a dynamic table will run out of rows (table_growth.py)
 KINDS = (*SIGNALS, *CAUSES, ROWS)
-SMOOTHED = 5  # looks whose median is judged, of times: one look that was disturbed is no change
-EXPLAINED = 25  # looks in which a cause explains unusual signals: they follow from it, and are not told again
+SMOOTHED = 5  # looks over which the median of times is taken, so that one disturbed look is no change
+EXPLAINED = 25  # looks after a found cause in which unusual signals count as its consequence and are not reported
 SPIKE = {"name": "ewma", "half_life": 60.0, "warm": 25, "threshold": 10.0}
 DRIFT = {"name": "adwin", "delta": 2e-4}
 DETECTORS: dict[str, dict[str, Any]] = {
     "loss": SPIKE, "ne": SPIKE, "gradient_norm": SPIKE, "step_s": {**SPIKE, "threshold": 12.0},
     "waiting": {**SPIKE, "threshold": 12.0}, "calibration": {**SPIKE}, "imbalance": DRIFT,
 }  # fmt: skip
-# a signal must change by this factor, beside being unusual: less is no matter
+# factor by which a signal must change, in addition to being unusual, to be reported
 LEAST = {"step_s": 1.5, "waiting": 1.5, "imbalance": 1.05, "gradient_norm": 1.5, "loss": 1.02, "ne": 1.02,
          "calibration": 1.05}  # fmt: skip
-JUDGED_WITH = {"waiting": 0.05}  # what is added to a share, so that ten times almost nothing is no matter
+JUDGED_WITH = {"waiting": 0.05}  # added to a share before it is judged, so that changes of tiny shares do not matter
 OF_JOB = ("gradient_norm", "step_s", "waiting", "imbalance")  # signals of a job, its plan and machines, not of its data
-FOLLOW = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting")  # what follows from causes
+FOLLOW = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting")  # signals that found causes may explain
 
 
 @noun
 class Finding:
-    """Something that went wrong in a job: since which step, of which kind, of what, and what is known of it."""
+    """A problem found in a job: the step since which it exists, its kind, its subject, and an explanation."""
 
     step: int
     kind: str
@@ -49,9 +49,9 @@ class Finding:
 
 
 class JobSignals(PlainState):
-    """Judges one look after the other.
+    """Judges the looks of a job one after the other.
 
-    kinds: of findings that are told. watched: features whose hot sets are watched.
+    kinds: kinds of findings to report. watched: features whose hot sets are watched; None: all.
     """
 
     STATE = ("series", "hot", "causes", "values", "_times", "_usual", "_explained", "_looks", "_step", "_every")
@@ -60,20 +60,20 @@ class JobSignals(PlainState):
         self, layout: JobLayout, *, kinds: tuple[str, ...] = KINDS, watched: tuple[str, ...] | None = None
     ) -> None:
         self.layout, self.kinds, self.watched = layout, kinds, watched
-        self.missing: str | None = None  # why hot sets and drifts are not watched
+        self.missing: str | None = None  # why hot sets and drifts are not watched, if a package is missing
         names = [name for name in SIGNALS if name in kinds]
         self.series = NamedStates({name: made for name in names if (made := self._made(name)) is not None})
         features = layout.features if watched is None else watched
         self.hot = NamedStates(self._hot_sets(features) if "hot_set" in kinds else {})
         self.causes = Causes(layout)
-        self.values: dict[str, float] = {}  # of the newest look, by signal
+        self.values: dict[str, float] = {}  # values of the newest look, by signal
         self._times: list[list[float]] = []
         self._usual: dict[str, float] = {}
         self._explained, self._looks = -EXPLAINED, 0
-        self._step, self._every = 0, 0  # of the look before, and steps between that and this one
+        self._step, self._every = 0, 0  # step of the last look, and number of steps between the last two
 
     def relaid(self, layout: JobLayout) -> None:
-        """Go on under another plan, or with other columns: what is usual of those that stay is known."""
+        """Continue under another plan or with other columns; baselines of columns that remain are kept."""
         if layout.features != self.layout.features and "hot_set" in self.kinds:
             fresh = self._hot_sets(layout.features if self.watched is None else self.watched)
             self.hot = NamedStates({name: self.hot.get(name, each) for name, each in fresh.items()})
@@ -81,7 +81,7 @@ class JobSignals(PlainState):
         self.causes.relaid(layout)
 
     def forget_job(self) -> None:
-        """Keep what is usual of the data and of predictions alone, for a job that begins where this one ended."""
+        """Keep only baselines of data and predictions, for a job that starts where this one ended."""
         for name in set(OF_JOB) & self.series.keys():
             self.series[name] = self._made(name)
             self._usual.pop(name, None)
@@ -90,7 +90,7 @@ class JobSignals(PlainState):
 
     @property
     def looks(self) -> int:
-        """How many there were."""
+        """Number of looks so far."""
         return self._looks
 
     def _made(self, name: str) -> AlarmingSeries | None:
@@ -108,13 +108,13 @@ class JobSignals(PlainState):
             return {}
 
     def look(self, step: int, sums: JobSums) -> list[Finding]:
-        """What is wrong at a step, by the sums of all ranks; each thing once."""
+        """The findings at a step, from the sums of all ranks; each problem is reported once."""
         self._looks += 1
         self._step, self._every = step, step - self._step
         found = [self._found(step, fault) for fault in self.causes.look(sums)]
         for fault in found:
             if fault.kind == "hot_set" and fault.of in self.hot:
-                self.hot[fault.of].begin()  # it is told, and others are hot from now on
+                self.hot[fault.of].begin()  # the change is reported, so choose the new hot set
         for name, hot in self.hot.items():
             row = sums.of_feature(self.layout.features.index(name))
             told = hot.judge(int(row["hits"]), int(row["ids"]))
@@ -134,13 +134,13 @@ class JobSignals(PlainState):
         return [each for each in found if each.kind in self.kinds]
 
     def _found(self, step: int, fault: ColumnFault) -> Finding:
-        """A fault as a finding: since which step, and in one sentence."""
+        """A fault as a finding, with the step since which it exists and one sentence."""
         since = max(step - max(fault.looks - 1, 0) * self._every, 1)
         text = f"{fault.because} since step {since:,}{fault.then}" if fault.looks else fault.because
         return Finding(step=since, kind=fault.kind, of=fault.of, because=text)
 
     def _judged(self, step: int, name: str, series: AlarmingSeries) -> Finding | None:
-        """What a signal's detector finds unusual, unless a cause explains it or it is no matter."""
+        """The finding of a signal's detector, unless a known cause explains it or the change is too small."""
         more = JUDGED_WITH.get(name, 0.0)
         value = self.values.get(name, math.nan) + more
         if not is_judged(value):

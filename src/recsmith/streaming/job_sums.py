@@ -1,4 +1,4 @@
-"""Sums that describe a step of a training job: each rank adds up its own, and those of all ranks are added.
+"""Sums that describe a step of a training job: each rank computes its own, which are added over all ranks.
 
 F features, D dense columns, R ranks, L labels, n sampled ids of a feature
 """
@@ -21,17 +21,17 @@ FEATURE = ("lookups", "bags", "ids", "hits", "same", "pairs", "total", "sampled"
 DENSE = ("sum", "squares", "zeros", "with_label")
 LABEL = ("sum", "present", "squares")
 RANK = ("step_s", "waited_s", "own_s")
-COUNTS, MOST_COUNTED = ("features", "bits", "buckets"), 2.0**62  # parts that are counts and sums of ids
-BITS = 64  # of the hash of an id, by which the id that a feature reads most is told (frequent_ids.py)
-BUCKETS = 64  # into which ids fall by their hash, with the labels of their samples (id_levels.py); a power of 2
+COUNTS, MOST_COUNTED = ("features", "bits", "buckets"), 2.0**62  # parts that are counts or sums, and their bound
+BITS = 64  # bits of an id's hash, by which the most frequent id of a feature is found (frequent_ids.py)
+BUCKETS = 64  # buckets of ids by hash, with the labels of their samples (id_levels.py); a power of 2
 
 
 @dataclass(frozen=True)
 class JobLayout:
-    """What is summed: names of features and dense columns, and ranks. All sums lie in one vector.
+    """The layout of the vector of all sums: names of features and dense columns, and the number of ranks.
 
-    shares: of a feature's lookups that each rank makes under the plan (F, R), a part of the columns as such a part.
-    labels: their names.
+    shares: share of a feature's lookups that each rank makes under the plan (F, R); a part of a table's columns counts
+    as that part of a lookup. labels: names of the labels.
     """
 
     features: tuple[str, ...]
@@ -42,7 +42,7 @@ class JobLayout:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The parts of the vector, in their order."""
+        """The shapes of the vector's parts, in order."""
         features, ranks = len(self.features), self.ranks
         return {
             "scalars": (len(SCALARS),), "features": (features, len(FEATURE)), "dense": (len(self.dense), len(DENSE)),
@@ -52,7 +52,7 @@ class JobLayout:
 
     @property
     def size(self) -> int:
-        """Numbers in the vector."""
+        """Length of the vector."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
 
@@ -60,11 +60,11 @@ class JobSums:
     """The sums as parts of one vector: SCALARS, FEATURE (F, 11), DENSE (D, 4), RANK (R, 3), LABEL (L, 3), and more.
 
     bits (F, 64), buckets (F, 2, 64), judged (3,).
-    gradient and rates are of rank 0, since all ranks have the same; each rank fills its own row of `ranks`. rows: the
-    samples whose columns were added up (column_sums.py), beside `samples`, those of the look's own step. zeros: values
-    of a dense column that are 0, which missing values are read as, or no numbers. with_label: products with the mean
-    label of the sample; judged: how many samples have one, its sum and that of its squares. bits: how many sampled ids
-    have each bit of their hash. buckets: ids by their hash, and the sum of the labels of their samples.
+    gradient and rates are filled by rank 0 only, since they are equal on all ranks; each rank fills its own row of
+    `ranks`. samples: samples of the look's own step. rows: samples whose columns were summed (column_sums.py). zeros:
+    values of a dense column that are 0, as which missing values are read, or not finite. with_label: products with the
+    sample's mean label. judged: number of samples with a label, sum of these labels, sum of their squares. bits: number
+    of sampled ids whose hash has each bit. buckets: number of ids by hash, and sum of the labels of their samples.
     """
 
     def __init__(self, layout: JobLayout, vector: Floats | None = None) -> None:
@@ -84,7 +84,7 @@ class JobSums:
         return {name: part.tolist() for name, part in self.parts.items()}
 
     def take(self, raw: Any) -> None:
-        """Go on from there; what it lacks is 0, and times of another number of ranks are left out."""
+        """Restore parts from data of `to_raw`; missing parts stay as they are, as do parts of another shape."""
         for name, rows in raw.items():
             here, kept = self.parts[name], np.asarray(rows, np.float64)
             if name in COUNTS and not ((kept >= 0) & (kept < MOST_COUNTED)).all():
@@ -93,21 +93,21 @@ class JobSums:
                 here[:] = kept
 
     def __getitem__(self, name: str) -> float:
-        """A scalar."""
+        """A scalar by its name."""
         return float(self.scalars[SCALARS.index(name)])
 
     def __setitem__(self, name: str, value: float) -> None:
-        """Set a scalar."""
+        """Set a scalar by its name."""
         self.scalars[SCALARS.index(name)] = value
 
     def of_feature(self, row: int) -> dict[str, float]:
-        """The sums of a feature by their names."""
+        """The sums of a feature, by name."""
         return dict(zip(FEATURE, self.features[row].tolist(), strict=True))
 
     def add_predictions(self, logits: Floats, labels: Floats) -> None:
-        """Add logits and labels of a batch (B,): their sums, and what correlation and cross entropy follow from.
+        """Set the sums of logits and labels of a batch (B,), from which correlation and cross entropy are computed.
 
-        Of several labels (B, L) each counts by its share, so that sums are of as many samples.
+        With several labels (B, L), each value counts 1 / L, so that sums are over B samples.
         """
         share = 1 / (logits[0].size if len(logits) else 1)
         logits, labels = logits.ravel(), labels.ravel()
@@ -117,7 +117,7 @@ class JobSums:
         self["entropy"] = float((np.logaddexp(0, logits) - labels * logits).sum()) * share
 
     def add_ids(self, row: int, ids: Ints, hits: int) -> None:
-        """Add sampled ids (n,) of a feature, of which so many are hot."""
+        """Set the sums of a feature's sampled ids (n,). hits: number of hot ids among them."""
         same = int((ids[1:] == ids[:-1]).sum()) if len(ids) else 0
         total = float(ids.sum(dtype=np.float64))
         self.features[row, 2:8] = len(ids), hits, same, max(len(ids) - 1, 0), total, len(ids)

@@ -1,7 +1,7 @@
-"""Watched levels, all at once: what each is as a rule, and whether it moved.
+"""Watches many levels at once: the usual value of each, and whether it has shifted.
 
-A level is one number a look. It moved where its deviations from a moving mean add up (CUSUM: Page, "Continuous
-Inspection Schemes", Biometrika 1954). One look alone, however far off, moves none.
+A level has one value per look. It has shifted if its deviations from a moving mean add up (CUSUM: Page, "Continuous
+Inspection Schemes", Biometrika 1954). A single look, however far off, is no shift.
 
 n levels
 """
@@ -16,40 +16,40 @@ from recsmith.errors import CorruptFile
 from recsmith.streaming.detectors.plain_state import PlainState, by_places, places_of
 from recsmith.streaming.hot_sets import packed, unpacked
 
-WARM = 25  # values of a level whose mean and deviation it begins with
-LEARN = 1 - 0.5 ** (1 / 60)  # weight of a value in mean and variance: half of it is of the last 60
-CLIP = 3.0  # deviations by which one value can move the mean at most
-SLACK, MOST, SUM = 1.0, 6.0, 8.0  # deviations of a look that count for nothing; that count at most; that are a move
-SMALLEST = 1e-9  # a deviation, relative to the mean: of a level that is constant
+WARM = 25  # first values of a level from which mean and deviation are initialized
+LEARN = 1 - 0.5 ** (1 / 60)  # weight of a value in mean and variance: the last 60 values have half of the weight
+CLIP = 3.0  # deviations at which a value is clipped before it is learned
+SLACK, MOST, SUM = 1.0, 6.0, 8.0  # CUSUM in deviations: subtracted per look, largest per look, sum that is a shift
+SMALLEST = 1e-9  # least deviation relative to the mean, for constant levels
 Mask = npt.NDArray[np.bool_]
-NUMBERS = ("usual", "deviation", "_sums", "_totals")  # what state keeps as floating-point numbers
+NUMBERS = ("usual", "deviation", "_sums", "_totals")  # attributes that the state keeps as floating-point numbers
 
 
 class Levels(PlainState):
-    """Levels by name. usual: their moving means (n,). run: looks of the present move, 0 where there is none (n,)."""
+    """Levels by name. usual: their moving means (n,). run: number of looks in the current shift, 0 without one (n,)."""
 
     STATE = ("_kept",)
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names, count = tuple(names), len(names)
         self.usual, self.deviation = np.zeros(count), np.zeros(count)
-        self.seen = np.zeros(count, np.int64)  # values, until what is usual is known
-        self._sums, self._totals = np.zeros((2, count)), np.zeros((2, count))  # upwards and down: deviations, values
-        self._looks = np.zeros((2, count), np.int64)  # that these are of
+        self.seen = np.zeros(count, np.int64)  # number of first values, counted up to WARM
+        self._sums, self._totals = np.zeros((2, count)), np.zeros((2, count))  # up, down: CUSUM, sum of values
+        self._looks = np.zeros((2, count), np.int64)  # up, down: number of summed looks
 
     @property
     def known(self) -> Mask:
-        """Of which levels it is known what is usual (n,)."""
+        """Whether the usual value of each level is known (n,)."""
         return self.seen >= WARM
 
     @property
     def run(self) -> Ints:
-        """Looks since the present move began (n,)."""
+        """Number of looks since the current shift began (n,)."""
         return np.take_along_axis(self._looks, self._way[None], 0)[0]
 
     @property
     def now(self) -> Floats:
-        """The mean of these looks (n,), or what is usual where nothing moves."""
+        """The mean over the looks of the current shift, or the usual value if there is none (n,)."""
         looks, totals = (np.take_along_axis(part, self._way[None], 0)[0] for part in (self._looks, self._totals))
         return np.where(looks > 0, totals / np.maximum(looks, 1), self.usual)
 
@@ -58,7 +58,7 @@ class Levels(PlainState):
         return np.argmax(self._sums, axis=0)
 
     def add(self, values: Floats, noise: Floats) -> Mask:
-        """Which levels moved, by their next values (n,); NaN is none. noise: the least that deviations can be (n,)."""
+        """Add the next values (n,), NaN for none; returns which levels have shifted. noise: least deviations (n,)."""
         there = np.isfinite(values)
         judged = there & self.known
         distance = np.where(judged, values - self.usual, 0.0)
@@ -75,7 +75,7 @@ class Levels(PlainState):
         return judged & (self._sums.max(0) > SUM)
 
     def _learn(self, judged: Mask, distance: Floats) -> None:
-        """Learn values that were judged, outliers clipped."""
+        """Update mean and deviation of judged levels, with outliers clipped."""
         reach = CLIP * self.deviation
         clipped = np.clip(distance, -reach, reach)
         self.usual = self.usual + np.where(judged, LEARN * clipped, 0.0)
@@ -84,7 +84,7 @@ class Levels(PlainState):
         self.deviation = np.where(judged, np.maximum(np.sqrt(variance), least), self.deviation)
 
     def _begin(self, first: Mask, values: Floats) -> None:
-        """Learn first values: mean and deviation of them all (Welford)."""
+        """Update mean and deviation of the first values (Welford)."""
         if not first.any():
             return
         self.seen = self.seen + first
@@ -98,11 +98,11 @@ class Levels(PlainState):
         self.usual = mean
 
     def told(self, places: Ints) -> None:
-        """Begin to add up anew."""
+        """Reset the sums of levels whose shift was reported."""
         self._sums[:, places], self._looks[:, places], self._totals[:, places] = 0.0, 0, 0.0
 
     def with_names(self, names: Sequence[str], anew: str) -> "Levels":
-        """The same of other names; what is usual of new ones is not known, and is learned of one anew."""
+        """The levels of other names; new ones, and the one named `anew`, start without a usual value."""
         made, places, fresh = Levels(names), places_of(names, self.names), Levels(("",))
         places[names.index(anew)] = -1
         for name in (*NUMBERS, "seen", "_looks"):
@@ -112,7 +112,7 @@ class Levels(PlainState):
 
     @property
     def _kept(self) -> list[str]:
-        """All numbers, as state keeps them."""
+        """All numbers, in the form of the state."""
         numbers = np.concatenate([getattr(self, name).ravel() for name in NUMBERS])
         return [packed(numbers.view(np.int64)), packed(np.concatenate([self.seen, self._looks.ravel()]))]
 

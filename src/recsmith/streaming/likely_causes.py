@@ -1,6 +1,6 @@
-"""What an alarm may mean, and where to look next: of signals of a job, and of faults that are named by a count alone.
+"""Texts of what an alarm may mean and where to look next, for signals of a job and for faults found by counts.
 
-Alarms of levels of columns say so themselves (column_levels.py).
+Alarms of column levels have their own texts (column_levels.py).
 """
 
 COLUMNS = "an alarm of a column in the next 50 steps"
@@ -31,7 +31,7 @@ UP = {
     "learning_rate": "a schedule or a setting of the resumed run may be another one; look at optimizers of run.json",
     "slow_rank": "its machine may be shared, throttled or far from the data; look at what else runs there",
 }  # fmt: skip
-"""By kind, where the value is higher than before; or of faults that have no direction."""
+"""Texts by kind if the value is higher than before, or if the fault has no direction."""
 DOWN = {
     "calibration": "predictions are too low for the labels, of which negatives may be lost or sampled otherwise; look "
                    "at how samples are chosen",
@@ -44,6 +44,6 @@ DOWN = {
 
 
 def with_cause(told: str, kind: str, *, up: bool = True) -> str:
-    """A sentence about an alarm, with what it may mean and where to look, as far as that is known."""
+    """The sentence about an alarm, with its possible meaning and where to look appended if they are known."""
     cause = UP.get(kind) if up else DOWN.get(kind, UP.get(kind))
     return f"{told}: {cause}" if cause else told

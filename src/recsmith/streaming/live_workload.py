@@ -1,4 +1,4 @@
-"""A workload of sketches: the tables of a job as the stream of its ids reads them now, for a planner."""
+"""Updates a workload from sketches: the tables of a job with their current access patterns, for the planner."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,19 +11,21 @@ from recsmith.streaming.sketches import IdSketch
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.access import NUM_REUSE_BINS
 
-BUCKETS = 400  # of ranks, evenly spaced in their logarithm, over which sums are taken
-HALVINGS = 40  # of an interval, in the search for a power
-STEEPEST = 20.0  # power of a rank
-ENDS = 2.0 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of reuse bins
+BUCKETS = 400  # buckets of popularity ranks, evenly spaced in log(rank), over which sums are taken
+HALVINGS = 40  # bisection steps in the search for the power
+STEEPEST = 20.0  # largest power of the rank that is tried
+ENDS = 2.0 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of the reuse bins, in reads
 
 
 def live_workload(workload: Workload, sketches: Mapping[str, IdSketch], *, source: str = "sketches") -> Workload:
-    """The workload with pooling factors and access profiles of the sketched features.
+    """The workload with pooling factors and access profiles from sketches.
 
-    workload: the tables, such as those of the plan that runs. sketches: by feature; a table whose features have none
-    stays as it is. A table's profile holds counts: the shares of the rows that are read most, and how many different
-    rows are read, are those of the sketch, also where most rows of a table are never read. So are the reads of its
-    blocks of rows, where the sketches counted them.
+    A table's new profile holds counts: the shares of the most read rows and the number of different rows that are read
+    are those of the sketch, even if most rows of the table are never read. If the sketches counted them, so are the
+    reads of its blocks of rows.
+
+    workload: the tables, such as those of the running plan. sketches: by feature; a table without sketched features is
+    not changed.
 
     Raises:
         UsageError: a feature is unknown, or nothing was sketched.
@@ -38,7 +40,7 @@ def live_workload(workload: Workload, sketches: Mapping[str, IdSketch], *, sourc
 
 
 def _live(table: Table, sketches: Mapping[str, IdSketch]) -> Table:
-    """A table as it is read now."""
+    """A table with the current access pattern of its sketched features."""
     seen = [sketches[each.name] for each in table.features if each.name in sketches and sketches[each.name].bags]
     if not seen:
         return table
@@ -52,10 +54,10 @@ def _live(table: Table, sketches: Mapping[str, IdSketch]) -> Table:
 
 
 def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
-    """Reads of the rows of a table, counted as far as a sketch knows them, in reuse bins.
+    """The access profile of a table in reuse bins, as far as a sketch knows its reads.
 
-    Rows that are read most are counted one by one. The others, as many as there are different ids, share what lookups
-    are left by a power of their rank that begins at the least read one of those.
+    The most read rows are counted one by one. The remaining different ids share the remaining lookups by a power law of
+    their rank, which starts at the count of the least read of those rows.
     """
     lookups = sketch.sketched
     each, of_reads = reads_of_ids(sketch, rows)
@@ -69,10 +71,10 @@ def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
 
 
 def reads_of_ids(sketch: IdSketch, rows: int) -> tuple[Floats, Floats]:
-    """(reads of an id, how many ids are read so often), as far as a sketch knows them; rows: ids that there can be."""
+    """(numbers of reads, number of ids with that many reads), estimated from a sketch. rows: bound of different ids."""
     lookups, distinct = sketch.sketched, _different(sketch, rows)
     heavy = np.array(sketch.heavy()[:distinct], dtype=np.float64)
-    heavy = heavy[heavy.cumsum() <= lookups - distinct + len(heavy)]  # every other id was read once at least
+    heavy = heavy[heavy.cumsum() <= lookups - distinct + len(heavy)]  # all other ids were read at least once each
     first, count = _ranks(len(heavy) + 1, distinct)
     left, highest = lookups - heavy.sum(), heavy[-1] if len(heavy) else max(1.0, sketch.unseen)
     middle = np.sqrt(first * (first + count - 1.0)) / max(len(heavy), 1)
@@ -84,7 +86,7 @@ def reads_of_ids(sketch: IdSketch, rows: int) -> tuple[Floats, Floats]:
     for _ in range(HALVINGS):
         power = (low + high) / 2
         low, high = (power, high) if float(count @ reads(power)) > left else (low, power)
-    even = max(1.0, left / max(distinct - len(heavy), 1))  # where the power is 0, the highest is too high
+    even = max(1.0, left / max(distinct - len(heavy), 1))  # at power 0, `highest` may be too high
     each = np.append(heavy, np.minimum(reads(low), even) if low == 0 else reads(low))
     return each, np.append(np.ones(len(heavy)), count)
 
@@ -94,7 +96,7 @@ def _different(sketch: IdSketch, rows: int) -> int:
 
 
 def _ranks(first: int, last: int) -> tuple[Ints, Floats]:
-    """(first rank, how many ranks) of buckets of ranks; none where there are no ranks."""
+    """(first rank, number of ranks) of each bucket of ranks; empty if there are no ranks."""
     if first > last:
         return np.zeros(0, np.int64), np.zeros(0)
     edges = np.unique(np.round(np.geomspace(first, last + 1, BUCKETS)).astype(np.int64))

@@ -1,21 +1,26 @@
-"""Several series in the rows of one file: their places repeat, and a column of text tells which series a row is of."""
+"""Detects files whose rows belong to several series: place labels repeat, and a text column names each row's series."""
 
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-REPEATED = 0.25  # of rows, at least, whose place an earlier one has
-APART = 0.99  # of rows, at least, that a text tells from all others of their place
-ROWS = 10  # of a series, at least, on average
-NAMED = 3  # series
+REPEATED = 0.25  # least share of rows with the place of an earlier row
+APART = 0.99  # least share of rows that place and text together identify
+ROWS = 10  # least mean number of rows per series
+NAMED = 3  # names of series in the warning
 
 
 def mixed_rows(
     source: str, cells: Mapping[str, Sequence[str]], place: str, texts: Iterable[str], delimiter: str
 ) -> str | None:
-    """What is said where rows are of several series, with the command that picks one; None where they are of one.
+    """A warning if rows belong to several series, with a command that selects one; None if they belong to one.
 
-    cells: of all columns, in their order. place: the column that tells where rows are. texts: columns of text.
+    Args:
+        source: the file.
+        cells: the cells of all columns, in order.
+        place: the column that labels rows.
+        texts: the columns of text.
+        delimiter: separator of the file's cells.
     """
     places = cells[place]
     rows = len(places)
@@ -34,7 +39,7 @@ def mixed_rows(
 
 
 def _command(source: str, column: int, kind: str, delimiter: str) -> str:
-    """A shell's command that judges the rows of one series. column: counted from 1."""
+    """A shell command that judges the rows of one series. column: number of the text column, from 1."""
     separator = {"\t": "'\\t'", ";": "';'"}.get(delimiter, delimiter)
     program = shlex.quote(f"NR==1 || ${column}=={json.dumps(kind, ensure_ascii=False)}")
     file = "" if source == "-" else f" {shlex.quote(source)}"

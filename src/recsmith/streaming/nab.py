@@ -1,9 +1,9 @@
-"""The score of the Numenta Anomaly Benchmark (NAB): how early and how rarely detectors alarm on 58 labelled series.
+"""The score of the Numenta Anomaly Benchmark (NAB): it rewards early alarms and few false ones on 58 labelled series.
 
 Lavin and Ahmad, "Evaluating Real-Time Anomaly Detection Algorithms - the Numenta Anomaly Benchmark", ICMLA 2015; the
-weights are those of its program (nab/sweeper.py), whose published scores this one reproduces.
+weights are those of its program (nab/sweeper.py), whose published scores are reproduced.
 
-n points of all series, w labelled windows; a threshold alarms at every point whose score is as high or higher
+n points of all series, w labelled windows; every point with a score at or above the threshold is an alarm
 """
 
 import csv
@@ -18,14 +18,14 @@ import numpy as np
 from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
 
-PROBATION, LONGEST_PROBATION = 0.15, 750  # points at the beginning of a series that are not judged: share, and at most
-TOO_LATE = 3.0  # widths of a window after its end: from here on an alarm costs all that a false one costs
+PROBATION, LONGEST_PROBATION = 0.15, 750  # points at the beginning of a series that are not judged: share, maximum
+TOO_LATE = 3.0  # window widths after a window's end from which an alarm costs as much as any false one
 PROFILES = {"standard": (0.11, 1.0), "reward_low_FP_rate": (0.22, 1.0), "reward_low_FN_rate": (0.11, 2.0)}
 
 
 @noun
 class NabSeries:
-    """A labelled series: its values (n,), and first and last point of each window in which something is unusual."""
+    """A labelled series: its values (n,), and the first and last point of each window with an anomaly."""
 
     values: tuple[float, ...]
     windows: tuple[tuple[int, int], ...]
@@ -33,14 +33,14 @@ class NabSeries:
 
 @noun
 class NabScore:
-    """A score, and its threshold: 100 for alarms at the first point of each window alone, 0 for none at all."""
+    """A NAB score and its threshold; 100 for alarms at the first point of each window only, 0 for no alarms."""
 
     score: float
     threshold: float
 
 
 def load_nab(folder: str | Path) -> dict[str, NabSeries]:
-    """The series of a checkout of NAB, by their names such as realTweets/Twitter_volume_AAPL.csv; files may be .gz.
+    """The series in a checkout of NAB, by names such as realTweets/Twitter_volume_AAPL.csv; files may be .gz.
 
     Raises:
         UsageError: the folder is no checkout of NAB.
@@ -59,14 +59,14 @@ def load_nab(folder: str | Path) -> dict[str, NabSeries]:
 
 
 def read_rows(file: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file with a header, or of the same file compressed."""
+    """Rows of a CSV file with a header; its .gz version is read if there is one."""
     packed = file.with_name(f"{file.name}.gz")
     text = gzip.decompress(packed.read_bytes()).decode() if packed.is_file() else file.read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 def _second(time: str) -> str:
-    """A time of the labels as the data has it, without fractions of a second."""
+    """A time from the labels without fractions of a second, as in the data."""
     return time.partition(".")[0]
 
 
@@ -74,13 +74,16 @@ def nab_score(
     corpus: Mapping[str, NabSeries], scores: Mapping[str, Sequence[float]], *, profile: str = "standard",
     threshold: float | None = None,
 ) -> NabScore:  # fmt: skip
-    """The NAB score of a detector's scores of every point, by the names of the series.
+    """The NAB score of a detector, from its scores of every point.
 
-    profile: what a false alarm and a missed window cost, one of PROFILES. threshold: above or at which scores are
-    alarms; none: the best one, as NAB takes it.
+    Args:
+        corpus: the labelled series, by name.
+        scores: the detector's scores of each series' points, by the same names.
+        profile: the costs of a false alarm and of a missed window, one of PROFILES.
+        threshold: scores at or above it are alarms; None: the threshold with the best NAB score, as in NAB.
 
     Raises:
-        UsageError: a series has no scores, or another number of them; the profile is unknown.
+        UsageError: a series does not have one score per point, or the profile is unknown.
     """
     if profile not in PROFILES:
         raise UsageError(f"no profile is called '{profile}'; there are {', '.join(PROFILES)}")
@@ -106,12 +109,12 @@ def nab_score(
 
 
 def probation(points: int) -> int:
-    """How many points at the beginning of a series are not judged."""
+    """Number of points at the beginning of a series that are not judged."""
     return min(math.floor(PROBATION * points), LONGEST_PROBATION)
 
 
 def _weights(series: NabSeries, false_cost: float) -> tuple[Floats, Ints]:
-    """What an alarm at each point brings (n,), and in which window the point is (n,), -1 for none."""
+    """(reward of an alarm at each point (n,), window of each point, -1 outside (n,))."""
     points = len(series.values)
     weight, place = np.full(points, -false_cost), np.full(points, -1)
     earliest = float(_sigmoid(np.array(-1.0)))
@@ -126,12 +129,12 @@ def _weights(series: NabSeries, false_cost: float) -> tuple[Floats, Ints]:
 
 
 def _sigmoid(position: Floats) -> Floats:
-    """NAB's scaled sigmoid of the place in windows: -1 at the beginning, 0 at the end."""
+    """NAB's scaled sigmoid of the position relative to a window: -1 at its beginning, 0 at its end."""
     return np.where(position > TOO_LATE, -1.0, 2 / (1 + np.exp(5 * np.clip(position, -50, 50))) - 1)
 
 
 def _totals(scores: Floats, weights: Floats, places: Ints, miss_cost: float) -> tuple[Floats, Floats]:
-    """(total of each threshold, thresholds), from no alarm at all down. A window counts once, by its best alarm."""
+    """(total reward at each threshold, thresholds), starting with no alarms; a window counts by its best alarm only."""
     order = np.argsort(-scores, kind="stable")
     scores, weights, places = scores[order], weights[order], places[order]
     gains = np.where(places < 0, weights, 0.0)

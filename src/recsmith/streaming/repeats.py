@@ -1,4 +1,4 @@
-"""Samples that come again: a bounded set of samples that were seen, chosen by a hash of their numbers.
+"""Counts samples that repeat within an epoch, with a bounded set of seen samples, chosen by a hash of their numbers.
 
 n samples of a batch
 """
@@ -10,27 +10,27 @@ from recsmith._types import Ints
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.hot_sets import packed, unpacked
 
-MOST = 4096  # samples that are kept; trade-off: with fewer, repeats of a small part of a large stream stay unseen
-ALL = 2**63  # hashes are smaller
+MOST = 4096  # samples that are kept; trade-off: with fewer, repeats in a small part of a large stream are missed
+ALL = 2**63  # upper bound of hashes
 
 
 class SeenSamples(PlainState):
-    """Counts samples that were seen before in their epoch, among those whose hash is below a bound.
+    """Counts samples that were seen before in their epoch, among samples whose hash is below a bound.
 
-    The bound halves when more are kept than `most`. Whichever samples come, those that are kept are an even choice of
-    all different ones (Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001).
+    The bound is halved if more than `most` are kept. The kept samples are a uniform sample of all different ones
+    (Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001).
     """
 
     STATE = ("bound", "checked", "repeated", "_packed")
 
     def __init__(self, *, most: int = MOST) -> None:
         self.most = most
-        self.bound = ALL  # of hashes
-        self.checked, self.repeated = 0, 0  # samples that were looked at, and that had come before, since `take`
-        self._epochs: dict[int, int] = {}  # in which each was seen last, by hash
+        self.bound = ALL  # hashes below it are kept
+        self.checked, self.repeated = 0, 0  # samples that were checked, and that were repeats, since `take`
+        self._epochs: dict[int, int] = {}  # by hash of a sample, the epoch in which it was last seen
 
     def add(self, sample_ids: Ints, epoch: int) -> None:
-        """Look at the samples (n,) of a batch."""
+        """Check the samples of a batch (n,)."""
         hashes = (mixed(mixed(sample_ids.astype(np.uint64))) >> np.uint64(1)).astype(np.int64)
         chosen = hashes[hashes < self.bound].tolist() if self.bound < ALL else hashes.tolist()
         epochs = self._epochs
@@ -41,13 +41,13 @@ class SeenSamples(PlainState):
         self._shrink()
 
     def take(self) -> tuple[int, int]:
-        """(samples that were looked at, those of them that had come before) since the last time."""
+        """(number of checked samples, number of repeats among them) since the last call."""
         found = self.checked, self.repeated
         self.checked = self.repeated = 0
         return found
 
     def take_in(self, other: "SeenSamples") -> None:
-        """Become one that has seen what the other has seen too."""
+        """Merge the samples that another set has seen into this one."""
         self.bound = min(self.bound, other.bound)
         self.checked, self.repeated = self.checked + other.checked, self.repeated + other.repeated
         for sample, epoch in other._epochs.items():

@@ -1,4 +1,4 @@
-"""Alarms of a series: a detector, its threshold, and what to say of values that it cannot judge."""
+"""Raises alarms on a series with a detector and a threshold, and refuses values that detectors cannot score."""
 
 import math
 from collections.abc import Iterable
@@ -11,22 +11,22 @@ from recsmith.streaming.detectors import detector_of, season_of, settings_of
 from recsmith.streaming.detectors.ensemble import FAR
 from recsmith.streaming.detectors.plain_state import PlainState
 
-LARGEST = 1e150  # of a value: detectors square what they see
-LEARN = 0.02  # weight of a value in the mean of those that do not alarm
+LARGEST = 1e150  # largest absolute value, since detectors square values
+LEARN = 0.02  # weight of a new value in the moving mean of values without an alarm
 SMALLER = {
     "warm": ", or the detector a smaller `warm` (--set warm=20)",
     "learn": ", or the detector a smaller `learn`, of two periods at least",
 }
-"""What is said to who gives too few values, by the setting that says how many a detector begins with."""
-EPISODE = 100  # values; what is unusual again within so many belongs to the alarm before it
+"""Advice if a series is too short, by the detector setting that determines how many values it needs at first."""
+EPISODE = 100  # values; an unusual value within this many after an alarming one belongs to the same alarm
 
 
 @noun
 class Alarm:
-    """Something unusual in a series: at which of its values, counted from 0, what it was, and its score.
+    """An alarm at a value of a series: its index from 0, the value, and its score.
 
-    season: what a value's place in a period adds to it, as the detector knew it then, from the place of the series'
-    first value on; () where the detector knows no season.
+    season: the seasonal component for each position in a period, as the detector knew it at the alarm; the first entry
+    is for the series' first value. Empty if the detector knows no season.
     """
 
     at: int
@@ -36,10 +36,10 @@ class Alarm:
 
 
 class AlarmingSeries(PlainState):
-    """One series and its detector: add value after value; an alarm is the first of its episode, or far worse than it.
+    """A series with its detector, to which values are added; alarms come once per episode, or again if far worse.
 
-    detector: a name or module:Class, with settings. threshold: of scores; none: the detector's. episode: values without
-    an alarming one, after which the next alarms again.
+    detector: a name or module:Class, with settings. threshold: scores above it are alarming; none: the detector's.
+    episode: number of values without an alarming one after which an episode is over, so that the next alarms again.
     """
 
     STATE, ADDED = ("detector", "seen", "last", "_calm", "_usual", "_farthest"), ("_usual", "_farthest")
@@ -56,13 +56,13 @@ class AlarmingSeries(PlainState):
         self.detector = detector_of(detector)
         self.threshold = self.detector.threshold if threshold is None else threshold
         self.episode = episode
-        self.seen, self.last = 0, 0.0  # values that were added, and the newest score
-        self._calm = episode  # values since an alarming one
-        self._usual: float | None = None  # a moving mean of values that do not alarm
-        self._farthest = 0.0  # how far from it values of the episode were
+        self.seen, self.last = 0, 0.0  # number of added values, and the newest score
+        self._calm = episode  # number of values since an alarming one
+        self._usual: float | None = None  # moving mean of values that do not alarm
+        self._farthest = 0.0  # largest distance from the mean in this episode
 
     def add(self, value: float) -> Alarm | None:
-        """The alarm that the next value raises, if it does; UsageError where the value is no number, or too large."""
+        """Add the next value; returns its alarm, if it raises one. UsageError if it is no finite number up to 1e150."""
         if not is_judged(value):
             raise UsageError(
                 f"value {self.seen:,} of the series is {value!r:.80}; detectors take finite numbers up to {LARGEST:g}"
@@ -83,16 +83,18 @@ class AlarmingSeries(PlainState):
 
 
 def is_judged(value: object) -> bool:
-    """Whether detectors take a value: a finite number, of which squares are finite, too."""
+    """Whether detectors can score a value: it must be a finite number up to LARGEST, so that its square is finite."""
     return isinstance(value, Real) and not isinstance(value, bool) and -LARGEST <= float(value) <= LARGEST
 
 
 def find_alarms(values: Iterable[float], detector: object = "ensemble", *, threshold: float | None = None,
                 episode: int = EPISODE, name: str = "the series") -> tuple[Alarm, ...]:  # fmt: skip
-    """The alarms that a detector raises over a whole series. name: of the series, for errors.
+    """The alarms that a detector raises over a whole series.
+
+    detector, threshold, episode: as in AlarmingSeries. name: the name of the series, for errors.
 
     Raises:
-        UsageError: a value is no finite number up to 1e150, or there are no more values than the detector begins with.
+        UsageError: a value is no finite number up to 1e150, or the series is too short for the detector.
     """
     series = AlarmingSeries(detector, threshold=threshold, episode=episode)
     found = [alarm for value in values if (alarm := series.add(value)) is not None]

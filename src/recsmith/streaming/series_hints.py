@@ -1,6 +1,6 @@
-"""What is said beside the alarms of a series: another detector or threshold, or another column, would tell more of it.
+"""Hints in addition to the alarms of a series: that another detector, threshold or column would suit it better.
 
-A hint is no alarm, and changes none. Each goes by the values alone.
+A hint is no alarm and does not change alarms. All hints follow from the values and alarms alone.
 """
 
 import re
@@ -16,24 +16,24 @@ from recsmith.streaming.detectors.log_scale import tail_note
 from recsmith.streaming.detectors.seasonal import LEARN, PERIODS, likeness_of
 from recsmith.streaming.series import Alarm
 
-IDS = re.compile(r"(?i:(^|[_\W])ids?)$|[a-z]I[dD]s?$")  # of names of columns that hold ids
-MOST = 20_000  # values, the newest, that a period is looked for in
-CYCLES = 4  # periods that are seen at least
-REACH = 5  # values beside the peak of the correlation among which the period is the one that explains most
-TIMES, LESS = range(2, 8), 0.8  # multiples of a period that are tried, and of the deviation, at most, that one leaves
-LIKE, NEAR = 0.5, 0.9  # correlation a period later, at least; and of the largest one, where the first peak is
-CLIP = 3.0  # robust deviations from the median, so that no single value makes a season or hides one
-EXPLAINED = 0.5  # of the deviation, at most, that is left where an earlier season is taken from later values
-TO_DEVIATION = 1.4826  # of a normal law: deviation over median distance
-RARE = 0.9  # of values that are the same: the others are rare counts
-STRETCH, DRIFTED = 100, 3.0  # values of the first and the last stretch; deviations between their medians
-HIDING = 30.0  # deviations of a drift, as of a loss in its first steps, which hides smaller spikes (docs/watch.md)
-OFTEN, FEW = 200, 5  # values an alarm, and alarms, from which on they are many
+IDS = re.compile(r"(?i:(^|[_\W])ids?)$|[a-z]I[dD]s?$")  # names of columns that hold ids
+MOST = 20_000  # newest values in which a period is sought
+CYCLES = 4  # periods that the values must cover at least
+REACH = 5  # values around the correlation's peak, among which the period that explains most is chosen
+TIMES, LESS = range(2, 8), 0.8  # multiples of a period that are tried; one must leave at most this share of deviation
+LIKE, NEAR = 0.5, 0.9  # least autocorrelation at the period; share of its maximum that marks the first peak
+CLIP = 3.0  # robust deviations from the median at which values are clipped: none alone makes or hides a season
+EXPLAINED = 0.5  # largest share of the deviation that is left after subtracting an earlier season from later values
+TO_DEVIATION = 1.4826  # standard deviation / median absolute deviation of a normal distribution
+RARE = 0.9  # share of equal values from which the other values are taken for rare counts
+STRETCH, DRIFTED = 100, 3.0  # values in the first and in the last stretch; deviations between their medians
+HIDING = 30.0  # deviations of a drift, as of a loss in its first steps, that hides smaller spikes (docs/watch.md)
+OFTEN, FEW = 200, 5  # values per alarm, and number of alarms, from which there are too many alarms
 
 
 @record
 class SeriesSeason:
-    """How a series repeats. period: in values. left, whole: its deviation less the season, and as it is."""
+    """The season of a series. period: its length in values. left, whole: deviation without and with the season."""
 
     period: int
     left: float
@@ -41,7 +41,7 @@ class SeriesSeason:
 
 
 def hints_of(series: NamedSeries, alarms: Sequence[Alarm], *, plain: bool = True) -> tuple[str, ...]:
-    """What is said of a series that the default detector judged. plain: on its own scale, not on that of logarithms."""
+    """Hints about a series that the default detector judged. plain: whether on the plain scale, not the log scale."""
     found = tuple(_hints(series, alarms, plain))
     if found or len(alarms) < FEW or len(alarms) * OFTEN < len(series.values):
         return found
@@ -72,7 +72,7 @@ def _hints(series: NamedSeries, alarms: Sequence[Alarm], plain: bool) -> Iterato
 
 
 def season_note(name: str, values: Sequence[float]) -> str | None:
-    """What is said of a series with a season; None of one without."""
+    """A hint for a series with a season; None if it has none."""
     if (found := season_of_values(values)) is None:
         return None
     learn = f" --set learn={PERIODS * found.period}" if len(values) <= LEARN else ""
@@ -83,7 +83,7 @@ def season_note(name: str, values: Sequence[float]) -> str | None:
 
 
 def other_period_note(name: str, values: Sequence[float], period: int) -> str | None:
-    """What is said of a series judged by a period that is none of its own; None where it is one, or none is known."""
+    """A hint if a series was judged with a period that is no multiple of its own; None otherwise."""
     found = season_of_values(values)
     if found is None or period % found.period == 0:
         return None
@@ -91,10 +91,10 @@ def other_period_note(name: str, values: Sequence[float], period: int) -> str | 
 
 
 def season_of_values(values: Sequence[float]) -> SeriesSeason | None:
-    """The season of a series; None of one without.
+    """The season of a series; None if it has none.
 
-    A season is a period after which the series is like itself, and whose course in the first half of the values is that
-    of the second half, too: less it, their deviation is half as much or less.
+    A season is a period at which the autocorrelation is high, and whose shape in the first half of the values recurs in
+    the second half: subtracting it there leaves at most half of the deviation.
     """
     series = np.asarray(values[-MOST:], float)
     middle = float(np.median(series))
@@ -114,7 +114,7 @@ def season_of_values(values: Sequence[float]) -> SeriesSeason | None:
 
 
 def _best_period(series: Floats, about: int) -> int:
-    """The period near a peak that leaves least; a multiple of it, as weeks are of days, that leaves far less."""
+    """The period near a peak that leaves the least, or a multiple of it, as weeks of days, if that leaves far less."""
     most = len(series) // CYCLES
 
     def left(period: int) -> float:
@@ -127,7 +127,7 @@ def _best_period(series: Floats, about: int) -> int:
 
 
 def _left(series: Floats, period: int) -> Floats:
-    """The second half less the season of the first, around its median."""
+    """The second half of a series minus the season of the first half, centred on its median."""
     half = len(series) // 2
     cycles = series[half - half // period * period : half].reshape(-1, period)
     later = series[half:]
@@ -146,7 +146,7 @@ def _rare_note(name: str, values: Sequence[float]) -> str | None:
 
 
 def _drift_note(name: str, values: Sequence[float]) -> str | None:
-    """What is said of a series that ends elsewhere than it began, by the noise within its stretches."""
+    """A hint if the first and the last stretch of a series differ by many deviations of the noise; else None."""
     series = np.asarray(values, float)
     stretches = series[: len(series) // STRETCH * STRETCH].reshape(-1, STRETCH)
     if len(stretches) < 3:

@@ -1,4 +1,4 @@
-"""Sketches of a job's ids as files of its ranks, a period each: `RUN/watch/`. Imports no torch."""
+"""Files of a job's id sketches, one per rank and period, in `RUN/watch/`. Imports no torch."""
 
 import re
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from recsmith.streaming.sketches import IdSketch
 
 FOLDER = "watch"
 NAME = re.compile(r"ids-step-(\d+)-rank-(\d+)\.json")
-KEPT = 4  # periods
+KEPT = 4  # newest periods whose files are kept
 
 
 class SketchFiles:
-    """Sketches of this rank's ids, by feature; written every so many steps, the newest periods kept.
+    """Sketches of this rank's ids by feature, written every `every` steps; files of the newest periods are kept.
 
-    rows: of the table that a feature reads, by which its reads are counted block by block. looks: steps from one batch
-    that is counted to the next.
+    rows: by feature, the number of rows of its table, whose reads are counted in blocks. looks: number of steps from
+    one counted batch to the next.
     """
 
     def __init__(
@@ -37,15 +37,18 @@ class SketchFiles:
         self.sketches = {name: IdSketch(blocks_of=self.rows.get(name), every=self.looks) for name in self.features}
 
     def add(self, name: str, lengths: npt.NDArray[np.int32], values: Ints, sampled: npt.NDArray[np.int32]) -> None:
-        """Count all bags of a batch, and sketch the sampled ones."""
+        """Count all bags of a batch, by lengths, and sketch the ids of the sampled bags.
+
+        lengths: of all bags. values: ids of the sampled bags. sampled: lengths of the sampled bags.
+        """
         sketch = self.sketches[name]
         sketch.count(len(lengths), int(lengths.sum(dtype=np.int64)))
         sketch.update(values, sampled)
 
     def write(self, step: int) -> str | None:
-        """Write what was sketched since the last time, and begin anew; older periods than the newest few go.
+        """Write the sketches since the last call, start new ones, and remove this rank's files of old periods.
 
-        A disk that refuses it costs these sketches, and never the job: what it said, in words, the first time.
+        If writing fails, only these sketches are lost, and the job goes on; returns a warning at the first failure.
         """
         raw = {name: sketch.to_raw() for name, sketch in self.sketches.items()}
         self._begin()
@@ -68,18 +71,18 @@ class SketchFiles:
             file.unlink(missing_ok=True)
 
     def finish(self, step: int) -> str | None:
-        """Write what a job shorter than a period has sketched; after whole periods a short one would say less."""
+        """Write the sketches of a job shorter than a period; after a full period, an incomplete one is not written."""
         some = not self._wrote and any(sketch.sketched for sketch in self.sketches.values())
         return self.write(step) if some else None
 
 
 def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int, dict[str, IdSketch]]:
-    """(last step, sketches by feature) of a run: of all its ranks and some periods together.
+    """(last step, sketches by feature) of a run, merged over all its ranks and its newest periods.
 
-    periods: how many, the newest; fewer where there are not so many. before: of the newest ones that are left out.
+    periods: number of periods, or fewer if there are not that many. before: number of newest periods to skip.
 
     Raises:
-        UsageError: the run has written none.
+        UsageError: the run has written no sketches.
         CorruptFile: a file is damaged.
     """
     files = _files(output)
@@ -96,10 +99,10 @@ def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int,
 
 
 def read_periods(output: Path) -> list[tuple[int, dict[str, IdSketch]]]:
-    """(last step, sketches by feature) of each period of a run that is kept, the oldest first; of all its ranks.
+    """(last step, sketches by feature) of each stored period of a run, the oldest first, merged over all ranks.
 
     Raises:
-        UsageError: the run has written none.
+        UsageError: the run has written no sketches.
         CorruptFile: a file is damaged.
     """
     count = len({step for step, _ in _files(output)})
@@ -107,7 +110,7 @@ def read_periods(output: Path) -> list[tuple[int, dict[str, IdSketch]]]:
 
 
 def has_sketches(folder: Path) -> bool:
-    """Whether a folder is the output of a run that has written sketches."""
+    """Whether a run's output folder has sketches."""
     return any((folder / FOLDER).glob("ids-step-*.json"))
 
 

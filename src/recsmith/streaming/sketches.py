@@ -1,4 +1,4 @@
-"""Sketches of the ids of one feature: how many different ones, which are read most, how long bags are; mergeable.
+"""Mergeable sketches of the ids of one feature: number of different ids, most frequent ids, lengths of bags.
 
 n ids of some bags, b bags
 """
@@ -19,17 +19,17 @@ from recsmith.workloads.row_blocks import blocks_of as block_count
 from recsmith.workloads.row_blocks import count_blocks
 
 SCHEMA = "recsmith/id-sketch/1"
-LG_DISTINCT = 12  # HyperLogLog of 4,096 registers: the number of different ids is off by 1.6 % (one deviation)
-LG_FREQUENT = 10  # frequent items keep up to 768 ids: a count is off by at most 3.5 / 1,024 of all ids
-LENGTH_K = 200  # KLL of bag lengths: ranks of quantiles are off by 1.3 %
-MOST = 2**63  # ids, and counts of them, are below that
+LG_DISTINCT = 12  # HyperLogLog of 4,096 registers: standard error of the number of different ids is 1.6 %
+LG_FREQUENT = 10  # frequent items keep up to 768 ids: error of a count is at most 3.5 / 1,024 of all ids
+LENGTH_K = 200  # KLL of bag lengths: error of quantile ranks is 1.3 %
+MOST = 2**63  # ids and their counts are below this
 HASHES, BUCKETS = 4, 1024  # count-min: a count is too high by at most 2.72 / 1,024 of all ids, in 98 of 100 cases
 
-COUNTED = (HASHES, BUCKETS, 9001)  # with the seed of datasketches, from which its hashes follow
+COUNTED = (HASHES, BUCKETS, 9001)  # with the seed of the hash functions in datasketches
 
 
 def library() -> Any:
-    """The datasketches package; MissingExtra where it is not installed."""
+    """The datasketches package; MissingExtra if it is not installed."""
     try:
         import datasketches
     except ImportError:
@@ -38,12 +38,12 @@ def library() -> Any:
 
 
 class IdSketch:
-    """What a stream of bags of ids looks like, in 30 to 80 kB, however long it is. Those of ranks and hours merge.
+    """A summary of a stream of bags of ids in 30 to 80 kB, however long the stream is; sketches can be merged.
 
-    bags, lookups: exact counts of what was seen; `sketched` of these ids went into the sketches. of_lookups: of the
-    stream in the same time, of which each batch that was seen stands for `every`.
-    rows: of the table whose ids they are; None: not known. blocks_of: rows of the table whose reads are counted by
-    equal blocks, until an id is none of them; None: they are not counted.
+    bags, lookups: exact counts of seen bags and ids; `sketched` of these ids were added to the sketches. of_lookups:
+    estimated ids of the whole stream in the same time, as each seen batch stands for `every` batches.
+    rows: number of rows of the ids' table; None: not known. blocks_of: number of rows of the table whose reads are
+    counted in equal blocks of rows, until an id is outside the table; None: not counted.
     """
 
     def __init__(self, rows: int | None = None, blocks_of: int | None = None, every: int = 1) -> None:
@@ -55,17 +55,17 @@ class IdSketch:
         self._lengths = made.kll_ints_sketch(LENGTH_K)
         self._counts = made.count_min_sketch(HASHES, BUCKETS)
         self._blocks = np.zeros(block_count(self._cut), dtype=np.int64)
-        self.busiest = BusiestShares()  # of what came at once
+        self.busiest = BusiestShares()  # shares of the busiest block in each update
 
     def count(self, bags: int, lookups: int) -> None:
-        """Count bags and their ids that are not sketched, or will be in part; UsageError where a count is negative."""
+        """Count bags and their ids, of which `update` may sketch a part; UsageError if a count is negative."""
         if bags < 0 or lookups < 0:
             raise UsageError(f"{bags:,} bags of {lookups:,} ids cannot be counted; give numbers of 0 or more")
         self.bags, self.lookups = self.bags + bags, self.lookups + lookups
         self.of_lookups += lookups * self._every
 
     def update(self, values: Ints, lengths: npt.NDArray[np.integer[Any]]) -> None:
-        """Sketch the ids (n,) of bags of these lengths (b,), an unbiased part of what `count` counts.
+        """Sketch the ids (n,) of bags with the given lengths (b,), an unbiased sample of what `count` counts.
 
         Raises:
             UsageError: lengths do not add up to the ids, one is negative, or an id is no row of the table.
@@ -92,7 +92,7 @@ class IdSketch:
             counts(value, weight)
 
     def merge(self, other: "IdSketch") -> None:
-        """Add what another one has seen; reads by block of rows go on where both counted them in as many blocks."""
+        """Merge another sketch into this one; counts by block of rows are dropped if the numbers of blocks differ."""
         if not self.sketched:
             self._blocks = np.zeros_like(other._blocks)
         if other.sketched:
@@ -108,51 +108,51 @@ class IdSketch:
 
     @property
     def blocks(self) -> list[int]:
-        """How many sketched lookups read each of equal blocks of the table's rows; none where these are not known."""
+        """Number of sketched lookups in each equal block of the table's rows; empty if they are not counted."""
         return self._blocks.tolist()
 
     @property
     def distinct(self) -> float:
-        """How many different ids were sketched, about (standard error 1.6 %)."""
+        """Estimated number of different sketched ids (standard error 1.6 %)."""
         return float(self._distinct.get_estimate())
 
     def distinct_with(self, *others: "IdSketch") -> float:
-        """How many different ids were sketched here and in others together."""
+        """Estimated number of different ids in this sketch and the others together."""
         together = _union(self._library, self._distinct, *(each._distinct for each in others))
         return float(together.get_estimate())
 
     def new_share(self, before: "IdSketch") -> float:
-        """How many of the ids here are different from each other and from all of a sketch before, a lookup."""
+        """Number of different ids here that are not in the sketch `before`, per sketched lookup."""
         return max(0.0, self.distinct_with(before) - before.distinct) / max(self.sketched, 1)
 
     def frequent(self, most: int = 256) -> list[tuple[int, float]]:
-        """The ids that are read most, each with its share of lookups, the most read first."""
+        """The most read ids, each with its share of lookups, in falling order."""
         found = self._frequent.get_frequent_items(self._library.NO_FALSE_NEGATIVES)
         between = ((int(item), (low + high) / 2) for item, _, low, high in found)
         counts = sorted(between, key=lambda each: (-each[1], each[0]))
         return [(item, count / max(self.sketched, 1)) for item, count in counts[:most]]
 
     def heavy(self) -> list[float]:
-        """How often ids were sketched whose counts are known within a factor of 3; the most read first."""
+        """The counts of ids whose counts are known within a factor of 3, in falling order."""
         found = self._frequent.get_frequent_items(self._library.NO_FALSE_NEGATIVES)
         return sorted(((low + high) / 2 for _, _, low, high in found if high <= 3 * low), reverse=True)
 
     @property
     def unseen(self) -> float:
-        """The most that an id of which no count is known can have been sketched."""
+        """Upper bound of the count of an id whose count is not known."""
         return self._frequent.epsilon * self.sketched
 
     def share_in(self, hot: Ints) -> float:
-        """Share of the sketched lookups that read one of these ids, by count-min: never too low."""
+        """Share of the sketched lookups that read one of these ids, by count-min; never underestimated."""
         counts = sum(float(self._counts.get_estimate(int(item))) for item in hot)
         return min(1.0, counts / max(self.sketched, 1))
 
     def length(self, rank: float) -> int:
-        """The bag length at a rank of 0 .. 1, such as the median at 0.5; 0 where nothing was sketched."""
+        """The quantile of bag lengths at a rank from 0 to 1, such as the median at 0.5; 0 if nothing was sketched."""
         return 0 if self._lengths.is_empty() else int(self._lengths.get_quantile(rank))
 
     def to_raw(self) -> Raw:
-        """JSON data, of which `from_raw` makes it again."""
+        """The sketch as JSON data, from which `from_raw` restores it."""
         serde = self._library.PyLongsSerDe()
         parts = {
             "distinct": self._distinct.serialize_compact(), "frequent": self._frequent.serialize(serde),
@@ -165,10 +165,10 @@ class IdSketch:
 
     @classmethod
     def from_raw(cls, raw: Raw, source: str) -> "IdSketch":
-        """The sketch of `to_raw`. source: the data, for errors.
+        """Restore a sketch from data of `to_raw`. source: the name of the data, for errors.
 
         Raises:
-            CorruptFile: it is damaged, or of another version.
+            CorruptFile: the data is damaged, or of another version.
         """
         made = cls()
         package, serde = made._library, made._library.PyLongsSerDe()
@@ -190,7 +190,7 @@ class IdSketch:
         return made
 
     def _check(self) -> None:
-        """ValueError where parts are of other sizes or streams, which would not merge, or count what cannot be."""
+        """Raise ValueError if parts have other sizes, which could not be merged, or their counts are inconsistent."""
         sizes = (
             ("distinct", self._distinct.lg_config_k, LG_DISTINCT), ("lengths", self._lengths.k, LENGTH_K),
             ("counts", (self._counts.num_hashes, self._counts.num_buckets, self._counts.seed), COUNTED),
@@ -227,7 +227,7 @@ PARTS = ("distinct", "frequent", "lengths", "counts")
 
 
 def _union(package: Any, *sketches: Any) -> Any:
-    """The HyperLogLog of all ids of some."""
+    """The HyperLogLog sketch of the ids in all given ones."""
     union = package.hll_union(LG_DISTINCT)
     for sketch in sketches:
         union.update(sketch)

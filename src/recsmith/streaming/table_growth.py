@@ -1,7 +1,7 @@
-"""How the tables of ids without end of a running job fill: new ids, and the rows that they will need.
+"""Watches how dynamic tables, whose ids have no bound, fill up in a running job, and forecasts the rows they need.
 
-One rank looks at the ids of a batch in so many, keeps those of some ids in bounded memory, and fits the law of what
-came (capacity/law.py). Lookups of the job are those that it saw times the batches between two looks, of all ranks.
+One rank samples the ids of one batch in so many in bounded memory, and fits a law to them (capacity/law.py). The job's
+lookups are extrapolated from those it saw by the steps between two looks and the number of ranks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,20 @@ from recsmith.streaming.capacity.id_sample import IdSample
 from recsmith.streaming.capacity.law import IdLaw
 from recsmith.workloads import Table
 
-SERVE = 0.99  # share of what a table without bounds serves, that its rows should serve
-KEPT = 2**16  # lookups that are kept of a table: a megabyte
-FEWEST = 5000  # lookups that were seen, of which something is told
-MORE = 1.1  # of the rows that are needed, which are asked for; and by which they grow before they are asked for again
-HORIZON = 2  # as many steps as were trained, where nobody says how many there will be
-POINTS = 200  # of the way to the end, at which the rows that are needed are looked up
+SERVE = 0.99  # share of the lookups an unbounded table would serve, that a table's rows should serve
+KEPT = 2**16  # sampled lookups kept per table: a megabyte
+FEWEST = 5000  # seen lookups from which a forecast is made
+MORE = 1.1  # requested rows / needed rows; the next request comes when more rows are needed than were requested
+HORIZON = 2  # forecast up to this many times the current step, if the total number of steps is not known
+POINTS = 200  # points in time, up to the end, at which the needed rows are computed
 
 
 @noun
 class TableFill:
-    """How a table of ids without end fills.
+    """How a dynamic table fills up.
 
-    new_share: of the lookups now, those of ids that come for the first time. needed: rows that serve 99 % of what a
-    table without bounds serves, at the end, which is `until`. enough_until: the step until which its rows serve that
+    new_share: share of current lookups with ids that occur for the first time. needed: rows that serve 99 % of what an
+    unbounded table serves, at step `until`, the end. enough_until: the step until which the table's rows serve that
     much; None: to the end.
     """
 
@@ -42,11 +42,11 @@ class TableFill:
 
     @property
     def ask(self) -> int:
-        """Rows to give it: a tenth more than are needed."""
+        """Rows to request: a tenth more than are needed."""
         return round(self.needed * MORE)
 
     def because(self, step: int, evicted_share: float | None = None) -> str:
-        """Why more rows are asked for, in a sentence."""
+        """Why more rows are requested, in a sentence. evicted_share: share of lookups that evict an id, if known."""
         gone = "" if evicted_share is None else f", and {evicted_share:.2%} take the row of another id"
         when = "do not serve" if self.enough_until is None or self.enough_until <= step else (
             f"from step {self.enough_until:,} on do not serve"
@@ -59,30 +59,30 @@ class TableFill:
 
 
 class TableGrowth:
-    """Watches the ids of tables of ids without end, on one rank. every: steps from one look to the next."""
+    """Watches the ids of dynamic tables on one rank. every: number of steps from one look to the next."""
 
     def __init__(self, tables: Sequence[Table], every: int, ranks: int) -> None:
         self.tables = {table.name: table for table in tables if table.dynamic is not None}
         self.features = {each.name: name for name, table in self.tables.items() for each in table.features}
-        self.share = 1 / (every * ranks)  # of the lookups of the job, that are seen
+        self.share = 1 / (every * ranks)  # share of the job's lookups that are seen
         self._samples = {name: IdSample(KEPT) for name in self.tables}
-        self._asked: dict[str, int] = {}  # rows that were asked for, by table
+        self._asked: dict[str, int] = {}  # requested rows by table
         self._begun: int | None = None  # step of the first look
 
     def add(self, step: int, ids: Mapping[str, Ints]) -> None:
-        """Take the ids of a batch, by feature; other features are left out."""
+        """Add the ids of a batch, by feature; features of other tables are ignored."""
         self._begun = step if self._begun is None else self._begun
         for feature, table in self.features.items():
             if feature in ids:
                 self._samples[table].add(ids[feature])
 
     def fills(self, step: int, total_steps: int | None) -> list[TableFill]:
-        """How each table fills of which enough was seen."""
+        """How each table fills up, for tables of which enough lookups were seen."""
         made = (self._fill(name, step, total_steps) for name in self.tables)
         return [each for each in made if each is not None]
 
     def asks(self, step: int, total_steps: int | None) -> list[TableFill]:
-        """Tables whose rows will not be enough: each once, and again where it needs a tenth more than was asked for."""
+        """Tables that will run out of rows; a table is listed again only if it needs more than the last request."""
         found = list[TableFill]()
         for each in self.fills(step, total_steps):
             if each.enough_until is not None and each.needed > self._asked.get(each.table, 0):
@@ -109,13 +109,13 @@ class TableGrowth:
         )  # fmt: skip
 
     def _law(self, sample: IdSample) -> IdLaw:
-        """The law of the job's lookups."""
+        """The law of ids, per lookup of the whole job."""
         law = fit(seen(sample.sampled())).law
         return replace(law, churn=law.churn * self.share)
 
 
 def _enough_until(law: IdLaw, rows: int, so_far: float, at_end: float, steps: tuple[int, int]) -> int | None:
-    """The step until which so many rows are enough; None: to the last one."""
+    """The step until which `rows` rows are enough; None: to the last step."""
     first, last = steps
     for part in np.linspace(0, 1, POINTS).tolist() if last > first else (1.0,):
         if law.rows(so_far + part * (at_end - so_far), SERVE) > rows:

@@ -1,8 +1,9 @@
-"""How many rows a table of ids without end needs: different ids over time, and what tables of each size serve.
+"""Computes how many rows a dynamic table needs: different ids over time, and lookups that tables of each size serve.
 
-id_sample.py keeps the lookups of some ids; distances.py and caches.py say which of them tables serve, reads.py how many
-rows serve a share; law.py, fitting.py, drawn.py and forecast.py tell a longer stream from its beginning; capacity.py
-reads a dataset, of_sketches.py what a watched job kept; prices.py plans tables of each size.
+id_sample.py samples the lookups of some ids. distances.py and caches.py compute which lookups a table serves, and
+reads.py how many rows serve a share. law.py, fitting.py, drawn.py and forecast.py extrapolate a longer stream from its
+beginning. capacity.py reads a dataset, and of_sketches.py the sketches of a watched job; prices.py plans tables of each
+size.
 """
 
 from recsmith.streaming.capacity.capacity import Asked, Capacity, FeatureCapacity, PolicyRows, StreamReader, features_of

@@ -1,8 +1,8 @@
-"""A table of bounded rows read by a stream, id by id: which lookups find the row of their id.
+"""Simulates a table of limited rows lookup by lookup: counts the lookups that find the row of their id.
 
-The rules are those of `Dynamic` (workloads/dynamic.py) with batches of one id: an id gets a row at the `admit`-th time
-that it is seen, that time counted, and where all rows are taken another id loses its own. It is then as new. As many
-ids wait as there are rows, and of more the one that began to wait first is forgotten.
+The rules are those of `Dynamic` (workloads/dynamic.py) with batches of one id. An id gets a row when it is seen for the
+`admit`-th time; if no row is free, another id is evicted, and counts as new from then on. At most as many ids wait for
+a row as there are rows; beyond that, the id that has waited longest is forgotten.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,14 +11,14 @@ from recsmith.errors import UsageError
 
 
 class _Admission:
-    """Ids that wait for a row."""
+    """The ids that wait for a row, with how often each was seen."""
 
     def __init__(self, rows: int, admit: int) -> None:
         self.rows, self.admit = rows, admit
         self._waiting: dict[int, int] = {}
 
     def refused(self, item: int) -> bool:
-        """Whether an id without a row is still to wait, now that it was seen once more."""
+        """Count one more lookup of an id without a row; returns whether it still has to wait."""
         waiting = self._waiting
         times = waiting.get(item, 0) + 1
         if times >= self.admit:
@@ -31,7 +31,7 @@ class _Admission:
 
 
 def _in_order(ids: Iterable[int], rows: int, admit: int, *, by_use: bool) -> int:
-    """Lookups that find their row where rows go in the order in which they were given, or last read."""
+    """Number of served lookups if rows are evicted in the order in which they were assigned, or last read (by_use)."""
     held: dict[int, None] = {}
     served, waits = 0, _Admission(rows, admit)
     for each in ids:
@@ -50,17 +50,17 @@ def _in_order(ids: Iterable[int], rows: int, admit: int, *, by_use: bool) -> int
 
 
 def served_by_age(ids: Iterable[int], rows: int, admit: int = 1) -> int:
-    """Lookups that find their row where the id that has had its row for the longest time loses it."""
+    """Number of served lookups if the id that has had its row for the longest time is evicted."""
     return _in_order(ids, rows, admit, by_use=False)
 
 
 def served_by_lru(ids: Iterable[int], rows: int, admit: int = 1) -> int:
-    """Lookups that find their row where the id that was last seen longest ago loses its row."""
+    """Number of served lookups if the least recently used id is evicted."""
     return _in_order(ids, rows, admit, by_use=True)
 
 
 def served_by_lfu(ids: Iterable[int], rows: int, admit: int = 1) -> int:
-    """Lookups that find their row where the id that was seen least loses it; of equal ones, that of longest ago."""
+    """Number of served lookups if the least frequently used id is evicted; of equal ones, the least recently used."""
     seen: dict[int, int] = {}
     by_seen: dict[int, dict[int, None]] = {}
     least, served, waits = admit, 0, _Admission(rows, admit)
@@ -97,12 +97,12 @@ SERVED: dict[str, Callable[[Iterable[int], int, int], int]] = {
 
 
 def check_policies(policies: Sequence[str]) -> None:
-    """Refuse what is no policy by which ids lose their rows."""
+    """Refuse an empty list or names that are no eviction policies."""
     strange = next((each for each in policies if each not in SERVED), None)
     if strange is not None or not policies:
         raise UsageError(f"no policy is called '{strange or ''}'; there are {', '.join(SERVED)}")
 
 
 def served(ids: Iterable[int], rows: int, policy: str, admit: int = 1) -> int:
-    """How many of the lookups find the row of their id in a table of so many rows, under a policy of SERVED."""
+    """Number of lookups that a table of `rows` rows serves under an eviction policy, one of SERVED."""
     return SERVED[policy](ids, max(rows, 1), admit)

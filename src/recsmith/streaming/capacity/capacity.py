@@ -1,4 +1,4 @@
-"""How many rows the tables of a stream need: counted as it is read, in bounded memory, and told for a longer one."""
+"""Computes how many rows a stream's tables need, by reading it in bounded memory, and forecasts a longer stream."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,20 +16,20 @@ from recsmith.streaming.capacity.id_sample import MOST, IdSample, Sampled
 from recsmith.streaming.capacity.reads import DEVIATIONS, TableReads
 from recsmith.workloads.workload import LARGEST_COUNT, wrong_name
 
-SIZES = 8  # of tables, for which it is told what they serve
-SMALLEST = 0.5  # share of what can be served that the smallest of them serves
-PARTS = 10  # of the stream, after which different ids are told
-LEAST_MOST = 2**14  # lookups that are kept of a feature, however many features there are
-KEPT_BYTES = 48  # of memory, of a lookup that is kept, while fewer are chosen
+SIZES = 8  # table sizes for which served shares are computed
+SMALLEST = 0.5  # the smallest size serves this share of what an unbounded table serves
+PARTS = 10  # parts of the stream after which different ids are counted
+LEAST_MOST = 2**14  # least number of lookups kept per feature, however many features there are
+KEPT_BYTES = 48  # bytes of memory per kept lookup, at the peak while the sample is thinned
 POLICIES = ("lru", "lfu", "age")
 
 
 @noun
 class PolicyRows:
-    """What tables serve whose ids lose their rows by a policy.
+    """What tables serve under an eviction policy.
 
-    served: share of all lookups, by size. rows: that serve the share that is asked for. low, high: of their interval;
-    rows themselves where all lookups were counted.
+    served: share of all lookups that is served, by table size. rows: number of rows that serve the requested share.
+    low, high: bounds of its interval; equal to rows if all lookups were counted.
     """
 
     policy: str
@@ -52,12 +52,12 @@ class PolicyRows:
 
 @noun
 class FeatureCapacity:
-    """What the stream of a feature asks of its table.
+    """The table that the stream of a feature needs.
 
-    lookups: that were read. sampled: the share of ids that were chosen; 1: all. distinct: different ids. over_time:
-    different ids after each tenth of the lookups. new_share: of the lookups of the last tenth, those of ids that had
-    not come before. reachable: the share of all lookups that a table without bounds serves. sizes: of tables. forecast:
-    of the whole stream, where only its beginning was read; untold: why there is none.
+    lookups: number of lookups read. sampled: share of ids that were sampled; 1: all. distinct: number of different ids.
+    over_time: number of different ids after each tenth of the lookups. new_share: share of the last tenth's lookups
+    whose id had not occurred before. reachable: share of all lookups that an unbounded table serves. sizes: table
+    sizes. forecast: forecast of the whole stream, if only its beginning was read. untold: why there is no forecast.
     """
 
     feature: str
@@ -91,18 +91,19 @@ class FeatureCapacity:
 
     @property
     def needed(self) -> int:
-        """Rows of the first policy: of the whole stream where these are told, else of what was read."""
+        """Rows needed under the first policy: for the whole stream if there is a forecast, else for what was read."""
         first = self.policies[0]
         return first.rows if self.forecast is None else math.ceil(self.forecast.rows[first.policy])
 
 
 @noun
 class Capacity:
-    """What a stream asks of the tables of its features.
+    """The tables that a stream's features need.
 
-    samples: that were read; whole: of the whole stream. serve: share of what a table without bounds serves. admit:
-    times an id must have been seen before it has a row. stopped: whether reading was interrupted. by_law: whether
-    nothing was read, and a law stands for the stream that met the sketches of a job.
+    samples: number of samples read. whole: samples of the whole stream, if that is longer. serve: share of what an
+    unbounded table serves that tables should serve. admit: how often an id must have been seen to get a row. stopped:
+    whether reading was interrupted. by_law: whether figures come from a law that was fitted to a job's sketches, and
+    not from reading data.
     """
 
     source: str
@@ -117,9 +118,10 @@ class Capacity:
 
 @noun
 class Asked:
-    """What is asked of a stream. features: all of them where none is named. serve, admit: as Capacity has them.
+    """What to compute of a stream. features: names of features; empty: all. serve, admit: as in Capacity.
 
-    samples: to read at most. whole: samples of the whole stream. memory: bytes that what is kept may take.
+    samples: largest number of samples to read; None: all. whole: samples of the whole stream to forecast. memory: bytes
+    of memory for the sampled lookups.
     """
 
     features: tuple[str, ...] = ()
@@ -142,7 +144,7 @@ class Asked:
 
 
 class StreamReader:
-    """Reads the samples of a dataset in order, and keeps what tells the rows of its features' tables."""
+    """Reads the samples of a dataset in order, and samples lookups from which needed rows are computed."""
 
     def __init__(self, dataset: Dataset, asked: Asked) -> None:
         known = dataset.schema.feature_names
@@ -157,7 +159,7 @@ class StreamReader:
         self.kept = {name: IdSample(most) for name in names}
 
     def read(self, on_progress: Callable[[int], None] = lambda _: None) -> bool:
-        """Read all samples, or as many as were asked for; False where Ctrl-C ended it before."""
+        """Read all samples, or as many as were requested; returns False if Ctrl-C interrupted it."""
         wanted = math.inf if self.asked.samples is None else self.asked.samples
         try:
             for block in range(len(self.dataset.source.sizes())):
@@ -175,7 +177,7 @@ class StreamReader:
         return True
 
     def capacity(self, source: str, *, stopped: bool = False) -> Capacity:
-        """What was read asks of the tables.
+        """The tables that the samples read so far need. source: name of the data. stopped: whether reading was stopped.
 
         Raises:
             UsageError: nothing was read.
@@ -195,7 +197,7 @@ class StreamReader:
 
 
 def features_of(streams: Mapping[str, Sampled], asked: Asked, longer: float) -> tuple[FeatureCapacity, ...]:
-    """What streams ask of tables, by feature. longer: the whole stream over what was read."""
+    """The tables that streams need, by feature. longer: length of the whole stream / length that was read."""
     return tuple(_feature(name, each, asked, longer) for name, each in streams.items() if each.lookups)
 
 
@@ -230,7 +232,7 @@ def _policy(policy: str, reads: TableReads, serve: float, sizes: Sequence[int]) 
 
 
 def _sizes(reads: TableReads) -> tuple[int, ...]:
-    """Sizes of tables up to all different ids, evenly spaced in their logarithm, rounded to two digits."""
+    """Table sizes up to the number of different ids, evenly spaced in their logarithm and rounded to two digits."""
     low, high = TableReads(reads.sampled).rows("lru", SMALLEST), max(1.0, reads.distinct)
     spaced = np.geomspace(max(1.0, min(low, high / 64)), high, SIZES)
     rounded = {round(each, 1 - math.floor(math.log10(each))) for each in spaced.tolist()[:-1]}
@@ -238,7 +240,7 @@ def _sizes(reads: TableReads) -> tuple[int, ...]:
 
 
 def _over_time(sampled: Sampled) -> tuple[int, ...]:
-    """Different ids after each tenth of the lookups."""
+    """Number of different ids after each tenth of the lookups."""
     first: Ints = sampled.places[previous(sampled.ids) < 0]
     ends = np.arange(1, PARTS + 1) * sampled.lookups // PARTS
     return tuple(np.round(np.searchsorted(first, ends) / sampled.rate + sampled.hot_rows).astype(np.int64).tolist())

@@ -1,4 +1,4 @@
-"""How many other ids are read between two lookups of an id: what a table needs in rows to serve the second under LRU.
+"""LRU stack distances: the number of other ids read between two lookups of an id, which its table must have rows for.
 
 Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies" (IBM Systems Journal 9(2), 1970).
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from recsmith._types import Ints
 
-BY_HAND = 16  # neighbours that are compared one by one before blocks are merged
+BY_HAND = 16  # length of blocks in which elements are compared pairwise, before blocks are merged
 
 
 def previous(ids: Ints) -> Ints:
-    """Where each id was looked up last (K,); -1 for its first lookup."""
+    """The index of the previous lookup of the same id (K,); -1 for its first lookup."""
     order = np.argsort(ids, kind="stable")
     again = ids[order[1:]] == ids[order[:-1]]
     made = np.full(len(ids), -1, dtype=np.int64)
@@ -22,9 +22,9 @@ def previous(ids: Ints) -> Ints:
 
 
 def distances(ids: Ints) -> Ints:
-    """How many different other ids lie between each lookup and the one before of its id (K,); -1 for a first lookup.
+    """Number of different other ids between each lookup and the previous one of its id (K,); -1 for a first lookup.
 
-    Of what lies between, those count that were not read in between before. Cost: K log K.
+    Of the lookups in between, the first one of each id is counted. Cost: K log K.
     """
     before = previous(ids)
     between = np.arange(len(ids)) - 1 - before - _later_before(before)
@@ -32,7 +32,7 @@ def distances(ids: Ints) -> Ints:
 
 
 def _later_before(values: Ints) -> Ints:
-    """How many elements before each are larger (K,): neighbours by hand, then blocks are merged in sorted order."""
+    """Number of larger elements before each element (K,): pairwise within small blocks, then by a merge sort."""
     count = len(values)
     found = np.zeros(count, dtype=np.int64)
     block = np.arange(count) // BY_HAND
@@ -48,7 +48,7 @@ def _later_before(values: Ints) -> Ints:
         lefts = np.cumsum(~right)
         starts = np.flatnonzero(np.diff(pair, prepend=-1))
         before = np.repeat(lefts[starts] - ~right[starts], np.diff(np.append(starts, count)))
-        of_pair = np.minimum(width, count - pair * 2 * width)  # elements of the left block
+        of_pair = np.minimum(width, count - pair * 2 * width)  # number of elements in the left block
         found[order[right]] += (of_pair - (lefts - before))[right]
         width *= 2
     return found

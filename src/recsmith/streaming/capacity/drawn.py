@@ -1,4 +1,4 @@
-"""A stream drawn by a law: the lookups of some of its ids, as `IdSample` would choose them of the whole stream."""
+"""Draws a stream from a law: the lookups of a sample of its ids, as `IdSample` would keep them of the whole stream."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from recsmith.streaming.capacity.law import IdLaw
 
 
 def drawn(law: IdLaw, lookups: int, most: int, seed: int = 0) -> Sampled:
-    """The lookups of an even choice of the law's ids in a stream of a length; about `most` at most.
+    """A sample of ids of a random stream of `lookups` lookups that follows the law; it keeps at most about `most`.
 
-    Ids that are read too often to be drawn are left out and counted, as hot ones of a sample are.
+    Ids that are read too often are left out and counted, like the hot ids of a sample.
     """
     generator = np.random.Generator(philox(seed, 0, salt("a stream drawn by a law")))
     count, read = law.ranks()
@@ -22,7 +22,7 @@ def drawn(law: IdLaw, lookups: int, most: int, seed: int = 0) -> Sampled:
     while rate * expected > most:
         rate /= 2
     upto = np.floor(np.cumsum(count * rate) + generator.random())
-    slots = np.diff(np.append(0.0, upto)).astype(np.int64)  # chosen places of each bucket
+    slots = np.diff(np.append(0.0, upto)).astype(np.int64)  # number of sampled places in each bucket
     drawn_reads = generator.poisson(slots * read * lookups)
     slot = np.repeat(np.cumsum(slots) - slots, drawn_reads)
     slot = slot + (generator.random(len(slot)) * np.repeat(slots, drawn_reads)).astype(np.int64)

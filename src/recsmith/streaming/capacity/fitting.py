@@ -1,6 +1,6 @@
-"""Fits the law of a stream's ids to counts of different ids: in windows of many lengths, and in two windows at once.
+"""Fits a stream's law to counts of different ids in windows of many lengths, and of ids that two windows share.
 
-W windows, F figures, Q parameters
+W windows, F counts, Q parameters
 """
 
 import math
@@ -14,20 +14,20 @@ from recsmith.streaming.capacity.distances import previous
 from recsmith.streaming.capacity.id_sample import Sampled
 from recsmith.streaming.capacity.law import IdLaw, LawFit
 
-HALVINGS = 10  # windows of the whole length, its half, and so on
-FEWEST_IDS = 40  # different ids, in the windows of a length together, that say something
-WINDOWS, APART = 16, (1, 2, 4, 8, 12)  # equal windows, and how far two of them lie apart whose ids are compared
-HOT = 20  # times as many ids as hot ones are read in windows that say something: all hot ones are taken for read
-CERTAIN = 0.004  # of a figure, which is never taken for more certain than that: no stream is quite as the law says
-STEPS, TOLD = 40, 1e-4  # of a fit; the least part of the error that a step must take away
+HALVINGS = 10  # window lengths go from the whole stream down by this many halvings
+FEWEST_IDS = 40  # least number of different ids, in all windows of a length together
+WINDOWS, APART = 16, (1, 2, 4, 8, 12)  # number of equal windows; distances of two windows whose ids are compared
+HOT = 20  # least ratio of ids in a window to hot ids, since all hot ids are assumed to be read in each window
+CERTAIN = 0.004  # least relative deviation assumed for a count, as no stream follows the law exactly
+STEPS, TOLD = 40, 1e-4  # largest number of steps of a fit; least relative reduction of the error by a step
 
 
 @noun
 class SeenIds:
-    """Different ids of a stream, counted.
+    """Counts of different ids in a stream.
 
-    distinct: (lookups of a window, ids, deviation as a share) of windows of some lengths. common: (lookups of a window,
-    lookups between two, ids of both, deviation) of pairs of windows.
+    distinct: (lookups in a window, different ids, relative deviation) for several lengths of windows. common: (lookups
+    in a window, lookups between two windows, ids in both, relative deviation) for pairs of windows.
     """
 
     lookups: int
@@ -36,7 +36,7 @@ class SeenIds:
 
 
 def seen(sampled: Sampled) -> SeenIds:
-    """What the lookups of chosen ids say of different ids."""
+    """Counts of different ids, estimated from a sample."""
     return SeenIds(
         lookups=sampled.lookups, distinct=tuple(_distinct(sampled)), common=tuple(_common(sampled))
     )  # fmt: skip
@@ -73,10 +73,10 @@ def _common(sampled: Sampled) -> Iterator[tuple[float, float, float, float]]:
 
 
 def fit(found: SeenIds, start: IdLaw | None = None) -> LawFit:
-    """The law that meets the counts best. start: of a fit to nearly the same, from where one search begins.
+    """Fit a law to counts by least squares. start: a law of similar counts, to start from; None: try several starts.
 
     Raises:
-        UsageError: too few ids came to tell anything.
+        UsageError: there are too few different ids to fit a law.
     """
     if len(found.distinct) < 3:
         raise UsageError(
@@ -90,7 +90,7 @@ def fit(found: SeenIds, start: IdLaw | None = None) -> LawFit:
 
 
 def _begins(found: SeenIds) -> Iterator[Floats]:
-    """Parameters to begin at: flat and steep, with and without others that take their place."""
+    """Parameters to start from: different powers, numbers of places and churns."""
     ids = found.distinct[0][1]
     for power in (0.6, 1.0, 1.4):
         for places in (1.2, 10.0):
@@ -118,7 +118,7 @@ def _law(parameters: Floats, found: SeenIds) -> IdLaw:
 
 
 def _ratios(found: SeenIds, law: IdLaw) -> Floats:
-    """Logarithm of each figure of the law over what was counted (F,)."""
+    """log(value of the law / count) for each count (F,)."""
     width, ids, _ = np.array(found.distinct).T
     parts = [np.log(law.distinct(width) / ids)]
     if found.common:
@@ -138,7 +138,7 @@ def _residuals(found: SeenIds) -> Callable[[Floats], Floats]:
 
 
 def _least_squares(residuals: Callable[[Floats], Floats], begin: Floats) -> tuple[Floats, float]:
-    """(parameters (Q,), sum of squares) of a local minimum: steps of Levenberg and Marquardt."""
+    """(parameters (Q,), sum of squares) of a local minimum, by the Levenberg-Marquardt algorithm."""
     at, damping = begin, 1e-2
     now = residuals(at)
     for _ in range(STEPS):

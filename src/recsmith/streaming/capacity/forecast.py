@@ -1,8 +1,8 @@
-"""How many rows a longer stream needs, from its beginning: a law of the ids that came, and how far it may be off.
+"""Forecasts the rows that a longer stream needs from its beginning, by a law of its ids, with an interval of the error.
 
-The law says by which factor rows grow that a longer and longer stream needs whose ids come by it. Where the second
-half of the beginning needs more rows than the first, streams as long as each other need more with time, too: the rows
-grow by this trend besides. What grows are the rows that the beginning needs, as they were counted.
+The rows that the beginning needs, as counted, are multiplied by two factors. The law gives the factor by which rows
+grow with the length of the stream. If the second half of the beginning needs more rows than the first, streams of equal
+length need more rows over time, too, and the rows also grow by this trend.
 """
 
 import math
@@ -17,22 +17,22 @@ from recsmith.streaming.capacity.id_sample import GROUPS, Sampled
 from recsmith.streaming.capacity.law import IdLaw, LawFit
 from recsmith.streaming.capacity.reads import DEVIATIONS, TableReads
 
-DRAWN = 2**17  # lookups of a stream that is drawn by the law
-TRIED = 4  # the first of so many parts of the beginning, from which the rows of the beginning are told as a test
-HALVES = math.log(3)  # how far the middles of two halves lie apart: at 1/4 and 3/4
-FEW_ROWS = 30  # that say nothing of a trend
-STEADY = 0.02  # a trend below it is none: laws miss as much
+DRAWN = 2**17  # lookups of a stream drawn from the law
+TRIED = 4  # as a test, the rows of the beginning are forecast from the first of this many parts of it
+HALVES = math.log(3)  # log of the ratio of the midpoints of two halves, 3/4 and 1/4
+FEW_ROWS = 30  # least number of rows from which a trend is computed
+STEADY = 0.02  # a trend below it is ignored, since the error of laws is as large
 
 
 @noun
 class Forecast:
-    """Rows that a stream of so many lookups needs, of which only the beginning was read.
+    """Forecast of the rows that a stream of `lookups` lookups needs, of which only the beginning was read.
 
-    distinct: different ids in it. rows: by policy. low, high: rows over these, of an interval that is as wide as parts
-    of the ids and a forecast of the beginning itself differ. off: what the law misses of what was counted, a share.
-    trend: the power of time by which as long streams need more rows, beside the law. tried: rows that the first quarter
-    of the beginning told for the beginning, over those that it needs; None where a quarter tells nothing. law: None
-    where no new id came in the second half, so that rows do not grow.
+    distinct: number of different ids. rows: by policy. low, high: bounds of the interval as multiples of the rows; its
+    width follows from forecasts of groups of ids, and of the beginning itself. off: mean relative error of the law.
+    trend: exponent of time by which streams of equal length need more rows, besides the law. tried: rows forecast for
+    the beginning from its first quarter / rows that it needs; None if the quarter is too short. law: None if no new id
+    occurred in the second half, so that rows do not grow.
     """
 
     lookups: int
@@ -49,10 +49,17 @@ class Forecast:
 def forecast(
     sampled: Sampled, lookups: int, policies: tuple[str, ...], *, serve: float, admit: int = 1
 ) -> Forecast:  # fmt: skip
-    """The rows that serve a share in a stream of so many lookups that begins as the sampled one.
+    """Forecast the rows that a longer stream needs.
+
+    Args:
+        sampled: the beginning of the stream.
+        lookups: length of the whole stream.
+        policies: eviction policies.
+        serve: share of what an unbounded table serves that the rows should serve.
+        admit: how often an id must have been seen to get a row.
 
     Raises:
-        UsageError: the stream is no longer than its beginning, or too few ids came.
+        UsageError: the stream is no longer than its beginning, or has too few different ids.
     """
     if lookups <= sampled.lookups:
         raise UsageError(
@@ -81,7 +88,7 @@ def forecast(
 
 
 def _all_here(now: TableReads, lookups: int, policies: tuple[str, ...], serve: float) -> Forecast:
-    """The rows of a stream in whose second half no new id came: as many as its beginning needs."""
+    """The forecast if no new id occurred in the second half: the rows that the beginning needs."""
     return Forecast(
         lookups=lookups, distinct=now.distinct, rows={policy: now.rows(policy, serve) for policy in policies}, low=1.0,
         high=1.0, off=0.0, trend=0.0, tried=None, law=None,
@@ -89,7 +96,7 @@ def _all_here(now: TableReads, lookups: int, policies: tuple[str, ...], serve: f
 
 
 def growth(law: IdLaw, ends: tuple[int, int], policy: str, serve: float, admit: int = 1) -> float:
-    """By which factor the rows grow that serve a share, from a stream of one length to one of another."""
+    """Factor by which the rows that serve a share grow between streams of two lengths (`ends`, in lookups)."""
     if policy == "lru" and admit == 1:
         return law.rows(ends[1], serve) / law.rows(ends[0], serve)
     first, last = (TableReads(drawn(law, each, DRAWN), admit).rows(policy, serve) for each in ends)
@@ -97,7 +104,7 @@ def growth(law: IdLaw, ends: tuple[int, int], policy: str, serve: float, admit: 
 
 
 def _trend(sampled: Sampled, serve: float) -> float:
-    """The power of time by which as long streams need more rows: 0 where halves differ as parts of the ids do."""
+    """Exponent of time by which streams of equal length need more rows; 0 if the difference is not significant."""
 
     def power(part: Sampled) -> float:
         halves = part.first(part.lookups // 2), part.last(part.lookups // 2)
@@ -110,13 +117,13 @@ def _trend(sampled: Sampled, serve: float) -> float:
 
 
 def _told(sampled: Sampled, lookups: int, made: LawFit, serve: float, trend: float) -> float:
-    """Rows of a longer stream under LRU."""
+    """Forecast of the rows of a longer stream under LRU."""
     longer = (lookups / sampled.lookups) ** trend
     return TableReads(sampled).rows("lru", serve) * longer * growth(made.law, (sampled.lookups, lookups), "lru", serve)
 
 
 def _tried(sampled: Sampled, now: TableReads, serve: float) -> float | None:
-    """What a forecast from the first quarter says for the beginning, over what it needs; None where it says nothing."""
+    """Rows forecast for the beginning from its first quarter / rows that it needs; None if no forecast is possible."""
     begun = sampled.first(sampled.lookups // TRIED)
     try:
         told = _told(begun, sampled.lookups, fit(seen(begun)), serve, _trend(begun, serve))
@@ -126,7 +133,7 @@ def _tried(sampled: Sampled, now: TableReads, serve: float) -> float | None:
 
 
 def _spread(sampled: Sampled, lookups: int, law: IdLaw, serve: float) -> float:
-    """Two standard deviations of the logarithm of the rows, by forecasts from parts of the ids."""
+    """Two standard deviations of log(rows), from forecasts by groups of ids."""
     told = list[float]()
     for part in sampled.groups():
         try:

@@ -1,7 +1,7 @@
-"""The lookups of some ids of a stream, whole and in order: an even choice of ids by their hash, in bounded memory.
+"""Samples ids of a stream by their hash and keeps all lookups of the sampled ids in order, in bounded memory.
 
-Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS" (FAST 2015): where ids are chosen with
-the rate R, a cache of N * R rows does to their lookups what one of N rows does to all.
+Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS" (FAST 2015): if ids are sampled with
+the rate R, a cache of N * R rows serves the same share of their lookups as a cache of N rows serves of all lookups.
 
 n lookups of a batch, K lookups that are kept
 """
@@ -14,25 +14,25 @@ from recsmith._random import mixed, salt
 from recsmith._types import Ints, record
 from recsmith.errors import CorruptFile
 
-MOST = 2**20  # lookups that are kept of a feature: 16 bytes each; with a fourth of them rows are twice as far off
-HOT_PARTS = 64  # an id that has this part of what may be kept is hot: it is counted instead of kept
-WHOLE = 2**63  # hashes are smaller
+MOST = 2**20  # lookups kept per feature, 16 bytes each; trade-off: a fourth of them doubles the error of rows
+HOT_PARTS = 64  # an id with more than 1/64 of the kept lookups is hot: its lookups are counted instead of kept
+WHOLE = 2**63  # upper bound of hashes
 SALT = np.uint64(salt("capacity"))
-GROUPS = 8  # parts of the ids, by their hash, whose spread says how far a figure of all may be off
+GROUPS = 8  # groups of ids, by their hash, whose spread gives the sampling error
 
 
 def hashed(ids: Ints) -> Ints:
-    """A number from 0 to below 2**63 for each id, by which ids are chosen: the same in every stream."""
+    """A hash of each id, from 0 to 2**63 - 1, by which ids are sampled; it is the same in every stream."""
     return (mixed(mixed(ids.astype(np.uint64) ^ SALT)) >> np.uint64(1)).astype(np.int64)
 
 
 @record
 class Sampled:
-    """Lookups of chosen ids: where in the stream each was (K,), and of which id (K,), in order of the stream.
+    """The lookups of sampled ids: the position of each in the stream (K,) and its id (K,), in order.
 
-    lookups: of the stream. rate: the chance of an id to be chosen, whose hash is below bound. hot_rows: how many ids
-    are read so often that they were left out, and are served whatever the rows are. hot_lookups: of those of them that
-    were counted.
+    lookups: number of lookups in the stream. rate: probability that an id is sampled, which is the case if its hash is
+    below bound. hot_rows: estimated number of hot ids, which are left out and are served by a table of any size.
+    hot_lookups: number of counted lookups of sampled hot ids.
     """
 
     places: Ints
@@ -45,22 +45,22 @@ class Sampled:
 
     @property
     def exact(self) -> bool:
-        """Whether every lookup of the stream is here."""
+        """Whether all lookups of the stream are kept."""
         return self.rate == 1 and not self.hot_rows
 
     def first(self, lookups: int) -> "Sampled":
-        """The beginning of the stream, so many lookups long."""
+        """The sample of the first `lookups` lookups of the stream."""
         kept = int(np.searchsorted(self.places, lookups))
         return replace(self, places=self.places[:kept], ids=self.ids[:kept], lookups=min(lookups, self.lookups))
 
     def last(self, lookups: int) -> "Sampled":
-        """The end of the stream, so many lookups long."""
+        """The sample of the last `lookups` lookups of the stream."""
         begin = max(0, self.lookups - lookups)
         kept = int(np.searchsorted(self.places, begin))
         return replace(self, places=self.places[kept:] - begin, ids=self.ids[kept:], lookups=self.lookups - begin)
 
     def fewer(self, most: int) -> "Sampled":
-        """The lookups of fewer ids, so that there are at most so many; itself where there are not more."""
+        """The lookups of fewer ids, at most `most` lookups; the sample itself if it has no more."""
         made = self
         while len(made.ids) > most:
             known, numbers, counts = np.unique(made.ids, return_inverse=True, return_counts=True)
@@ -78,7 +78,7 @@ class Sampled:
         return made
 
     def groups(self) -> "list[Sampled]":
-        """The same of an eighth of the ids each."""
+        """Samples of an eighth of the ids each."""
         number = mixed(hashed(self.ids).astype(np.uint64)) % np.uint64(GROUPS)
         return [
             replace(self, places=self.places[number == group], ids=self.ids[number == group], rate=self.rate / GROUPS)
@@ -87,10 +87,10 @@ class Sampled:
 
 
 class IdSample:
-    """Chooses ids of a feature as its lookups come, fewer ids the longer the stream is.
+    """Samples ids of a feature while its lookups come; the longer the stream, the lower the sampling rate.
 
-    most: lookups that are kept. Cost: linear in lookups. Memory: 16 bytes for each that is kept, three times that for
-    a moment.
+    most: number of lookups that are kept. Cost: linear in lookups. Memory: 16 bytes per kept lookup, three times that
+    while the sample is thinned.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -102,7 +102,7 @@ class IdSample:
         self._hot_rows, self._hot_lookups = 0.0, 0
 
     def add(self, ids: Ints) -> None:
-        """Take the lookups (n,) that come next; CorruptFile where an id is negative."""
+        """Add the next lookups (n,); CorruptFile if an id is negative."""
         if len(ids) and ids.min() < 0:
             raise CorruptFile(f"the id {ids.min()} is negative; ids are whole numbers of 0 or more")
         places = np.arange(self.lookups, self.lookups + len(ids))
@@ -121,7 +121,7 @@ class IdSample:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Keep the lookups of fewer ids; hot ones are looked for while they come."""
+        """Keep the lookups of fewer ids; lookups of new hot ids are only counted from now on."""
         before = self.sampled()
         kept = before.fewer(self.most)
         if kept.hot_rows > before.hot_rows:
@@ -132,7 +132,7 @@ class IdSample:
         self._ids, self._places = [kept.ids], [kept.places]
 
     def sampled(self) -> Sampled:
-        """What was chosen so far."""
+        """The sample so far."""
         return Sampled(
             places=np.concatenate(self._places), ids=np.concatenate(self._ids), lookups=self.lookups, rate=self._rate,
             bound=self._bound, hot_rows=self._hot_rows, hot_lookups=self._hot_lookups,

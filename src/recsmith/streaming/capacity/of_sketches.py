@@ -1,8 +1,8 @@
-"""How many rows the tables of a job need, by the sketches that are kept while it is watched: a law that meets them.
+"""Computes how many rows a watched job's tables need, from its sketches, by a law that is fitted to them.
 
-Sketches hold how many ids are different in each period, and in some together, and how often ids are read; not which id
-was read when. The law that meets these figures is drawn, and what is drawn is read as a stream would be. A period that
-looks at few lookups sees fewer ids, each as unevenly read: lengths are counted in lookups that were sketched.
+Sketches record the number of different ids in each period and in several together, and how often ids are read, but not
+which id was read when. A law is fitted to these numbers, a stream is drawn from it, and that stream is read like data.
+A period that samples few lookups sees fewer ids with the same skew, so lengths are counted in sketched lookups.
 """
 
 import math
@@ -25,22 +25,22 @@ from recsmith.streaming.live_workload import reads_of_ids
 from recsmith.streaming.sketch_files import read_periods
 from recsmith.streaming.sketches import MOST, IdSketch
 
-DRAWN = 2**18  # lookups of a stream that is drawn by the law
-OFF_BY = 0.016  # of different ids, by HyperLogLog: one deviation
-BY_READS, THINNED = 0.05, 6  # how far ids of a part of a period may be off; halvings of a period that are told so
-REPEATED = 12  # laws of figures that are off
-FEWEST = 1000  # lookups that say something
+DRAWN = 2**18  # lookups of a stream drawn from the law
+OFF_BY = 0.016  # standard error of the number of different ids by HyperLogLog
+BY_READS, THINNED = 0.05, 6  # relative error of the ids in parts of a period; number of halvings of a period
+REPEATED = 12  # laws fitted to randomly perturbed counts
+FEWEST = 1000  # least number of sketched lookups
 
-Periods = Sequence[IdSketch]  # of a feature, the oldest first
+Periods = Sequence[IdSketch]  # sketches of a feature by period, the oldest first
 
 
 def capacity_of_job(folder: str, asked: Asked) -> Capacity:
-    """What the sketches in the output folder of a run ask of its tables.
+    """The tables that a run needs, from the sketches in its output folder.
 
-    asked: `whole` samples of the stream; without it, those that the job has read so far.
+    asked: what to compute; `whole` is the length of the stream in samples, by default those the job has read so far.
 
     Raises:
-        UsageError: there are no sketches, they are of another job's features, or nothing was sketched.
+        UsageError: there are no sketches, they have features of another job, or too few lookups were sketched.
     """
     periods = read_periods(Path(folder))
     sketches = {name: [each[name] for _, each in periods if name in each] for name in periods[-1][1]}
@@ -88,7 +88,7 @@ def _features(sketches: Mapping[str, Periods], asked: Asked, samples: int) -> It
 
 
 def _of_law(name: str, made: LawFit, periods: Periods, asked: Asked, samples: int) -> FeatureCapacity:
-    """What the law's stream asks for; rows are as uncertain as laws differ of figures that are off as sketches are."""
+    """The table for a stream drawn from the law; its interval includes the error of the fit and of the sketches."""
     bags = sum(each.bags for each in periods)
     lookups = max(1, round(samples * sum(each.lookups for each in periods) / bags))
     (found,) = features_of({name: drawn(made.law, lookups, DRAWN)}, asked, 1.0)
@@ -101,13 +101,13 @@ def _of_law(name: str, made: LawFit, periods: Periods, asked: Asked, samples: in
 
 
 def job_law(periods: Periods) -> LawFit:
-    """The law of the ids of a feature, with `churn` at each lookup of the job; from what was sketched."""
+    """The law of a feature's ids, fitted to its sketches, with `churn` per lookup of the whole job."""
     made = fit(seen_in(periods))
     return replace(made, law=replace(made.law, churn=made.law.churn * _thinned(periods)))
 
 
 def _spread(periods: Periods, lookups: int, serve: float) -> float:
-    """The standard deviation of the logarithm of the rows, by laws of figures that are off as those of sketches are."""
+    """Standard deviation of log(rows), from laws fitted to counts perturbed by the errors of sketches."""
     found, thinned = seen_in(periods), _thinned(periods)
     generator = np.random.Generator(philox(0, 0, salt("figures of sketches")))
     start = fit(found).law
@@ -127,7 +127,7 @@ def _thinned(periods: Periods) -> float:
 
 
 def seen_in(periods: Periods) -> SeenIds:
-    """What sketches say of different ids: in periods, in some that follow each other, and in parts of the newest."""
+    """Counts of different ids from sketches: in runs of consecutive periods, and in parts of the newest period."""
     found = [(width, ids, math.hypot(OFF_BY, 1 / math.sqrt(max(ids, 1)))) for width, ids in _in_periods(periods)]
     parts = [(width, ids, BY_READS) for width, ids in _in_parts(periods[-1])]
     return SeenIds(
@@ -137,7 +137,7 @@ def seen_in(periods: Periods) -> SeenIds:
 
 
 def _in_periods(periods: Periods) -> Iterator[tuple[float, float]]:
-    """(lookups, different ids) of so many periods, in the mean."""
+    """Mean (lookups, different ids) of runs of consecutive periods, for each length of a run."""
     for count in range(1, len(periods) + 1):
         runs = [periods[at : at + count] for at in range(len(periods) - count + 1)]
         yield (
@@ -147,7 +147,7 @@ def _in_periods(periods: Periods) -> Iterator[tuple[float, float]]:
 
 
 def _in_parts(sketch: IdSketch) -> Iterator[tuple[float, float]]:
-    """(lookups, different ids) of a half of a period's lookups, of a quarter, and so on, by how often ids are read."""
+    """(lookups, different ids) of 1/2, 1/4, ... of a period's lookups, estimated from how often ids are read."""
     reads, count = reads_of_ids(sketch, MOST)
     for halving in range(1, THINNED + 1):
         part = 0.5**halving

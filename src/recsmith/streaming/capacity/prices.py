@@ -1,4 +1,4 @@
-"""What tables of each size take: bytes, lookups that are served, and the step of the plan of a cluster."""
+"""Prices tables of several sizes: their bytes, the share of lookups they serve, and the step time of their plan."""
 
 import math
 from collections.abc import Callable
@@ -14,17 +14,18 @@ from recsmith.streaming.capacity.capacity import Capacity, FeatureCapacity
 from recsmith.workloads import Feature, Table, Workload
 from recsmith.workloads.optimizers import OptimizerName, find_optimizer
 
-TIMES = (0.25, 0.5, 1.0, 2.0)  # of the rows that serve the share that is asked for
-ITERATIONS = 200  # of a search: a few tables need no more
+TIMES = (0.25, 0.5, 1.0, 2.0)  # table sizes, as multiples of the rows that serve the requested share
+ITERATIONS = 200  # iterations of a plan search, which are enough for a few tables
 
 
 @noun
 class SizedTables:
     """The tables of all features at one size.
 
-    times: of the rows that serve the share that is asked for. rows, bytes: of all tables; bytes are weights and state
-    of the optimizer. served: share of all lookups. step_s: of the plan, and device_bytes: of its fullest device; None
-    where no cluster is named, or the tables do not fit, which `problem` says.
+    times: size as a multiple of the rows that serve the requested share. rows, bytes: of all tables together; bytes are
+    those of weights and optimizer state. served: share of all lookups that is served. step_s, device_bytes: step time
+    of the plan and memory of its fullest device; None if no cluster is given, or the tables do not fit, which `problem`
+    explains.
     """
 
     times: float
@@ -37,7 +38,7 @@ class SizedTables:
 
 
 def row_bytes(dim: int, optimizer: str, element_bytes: int = 4) -> int:
-    """Bytes of a row: its weights, and what the optimizer keeps beside them."""
+    """Bytes of a row: its weights and its optimizer state."""
     kept = find_optimizer(optimizer)
     return dim * element_bytes + STATE_BYTES * (kept.element_states * dim + kept.row_states)
 
@@ -45,14 +46,14 @@ def row_bytes(dim: int, optimizer: str, element_bytes: int = 4) -> int:
 def sized_tables(
     capacity: Capacity, make: Callable[[float], Workload], cluster: Cluster | None = None
 ) -> tuple[SizedTables, ...]:
-    """The tables at several sizes, and what the plan of a cluster costs at each. make: the workload of a size."""
+    """The tables at several sizes, with the cost of a plan for the cluster. make: makes the workload of a size."""
     return tuple(_sized(capacity, times, make(times), cluster) for times in TIMES)
 
 
 def workload_of(
     capacity: Capacity, times: float, *, batch_size: int, embedding_dim: int, optimizer: OptimizerName
 ) -> Workload:
-    """A table for each feature, with so many times the rows that it needs."""
+    """A workload with one table per feature, of `times` times the rows that it needs."""
     tables = tuple(
         Table(
             name=each.feature,
@@ -66,14 +67,14 @@ def workload_of(
 
 
 def rows_at(feature: FeatureCapacity, times: float) -> int:
-    """So many times the rows that a feature needs."""
+    """`times` times the rows that a feature needs."""
     return max(1, math.ceil(times * feature.needed))
 
 
 def served_at(feature: FeatureCapacity, times: float) -> float:
-    """Share of all lookups that a table serves of so many times the rows that its feature needs, by the first policy.
+    """Share of all lookups served by a table of `times` times the rows that its feature needs, by the first policy.
 
-    Between the sizes of the curve it follows the logarithm of the rows. A longer stream has the same curve, stretched.
+    The curve is interpolated in the logarithm of the rows. A longer stream has the same curve, stretched.
     """
     first = feature.policies[0]
     rows = math.log(max(1.0, times * first.rows))

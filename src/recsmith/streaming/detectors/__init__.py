@@ -1,4 +1,4 @@
-"""Detectors: what scores the values of a series as they come (protocol.py), one file each."""
+"""Anomaly detectors, which score the values of a series one by one (protocol.py); each is a file."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ register(KIND, "adwin", "recsmith.streaming.detectors.adwin:Adwin")
 
 
 def detector_spec(name: str, settings: Iterable[str]) -> object:
-    """A detector's name with settings as a shell has them, such as period=288; UsageError of one that is not so."""
+    """A detector spec from a name and command-line settings such as period=288; UsageError for another form."""
     found: dict[str, object] = {"name": name}
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -32,10 +32,11 @@ def detector_spec(name: str, settings: Iterable[str]) -> object:
 
 
 def detector_of(spec: object) -> Any:
-    """The detector of a name or 'module:Class', with settings; it has seen nothing yet.
+    """Create a detector from a spec: a name or 'module:Class', with settings.
 
     Raises:
-        UsageError: nothing is called so, a setting is wrong, what is made is no detector, or a package is missing.
+        UsageError: there is no such detector, a setting is invalid, or the class is no detector.
+        MissingExtra: a package that the detector needs is not installed.
     """
     _check_owner(spec)
     made = make(KIND, spec, where="detector")
@@ -49,18 +50,18 @@ def detector_of(spec: object) -> Any:
 
 
 def settings_of(detector: object) -> tuple[str, ...]:
-    """The names of the settings that a detector, or a class of detectors, takes."""
+    """Names of the settings of a detector or of a class of detectors."""
     return tuple(inspect.signature(detector if isinstance(detector, type) else type(detector)).parameters)
 
 
 def season_of(detector: object) -> tuple[float, ...]:
-    """What each place of a period adds to values, as a detector knows it now; () where it knows no season."""
+    """The seasonal component by position in a period that a detector has learned so far; () if it knows no season."""
     season: Callable[[], tuple[float, ...]] = getattr(detector, "season", tuple)
     return season()
 
 
 def _check_owner(spec: object) -> None:
-    """Refuse a setting of another detector, and say which one has it."""
+    """Refuse a setting that belongs to another detector, and name that detector."""
     name, settings = parsed(spec, "detector")
     if name not in known(KIND):
         return

@@ -1,6 +1,6 @@
-"""ADWIN: the mean of a series changed, found by an adaptive window; river's.
+"""ADWIN: detects changes of a series' mean with an adaptive window; uses the package river.
 
-Bifet and Gavalda, "Learning from Time-Changing Data with Adaptive Windowing", SDM 2007. It holds for values in 0 .. 1.
+Bifet and Gavalda, "Learning from Time-Changing Data with Adaptive Windowing", SDM 2007. It requires values in 0 .. 1.
 """
 
 import statistics
@@ -11,21 +11,21 @@ from recsmith.errors import MissingExtra, check_rules
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 
-MOST, KEPT = 512, 256  # values that one window sees, and those of them that the next begins with; bounds its state
-DIGITS = 6  # of a value in the window, and in its state
-SMALLEST = 1e-9  # a deviation, relative to the median: of a constant series, whose every change is one
+MOST, KEPT = 512, 256  # values after which a window is restarted, and newest values it restarts with; bounds the state
+DIGITS = 6  # decimal digits of a value in the window and in its state
+SMALLEST = 1e-9  # least deviation relative to the median: in a constant series every change counts
 CLOCK = 1  # values between two tests
-GRACE = 5  # values before the first test, and in each half of one
+GRACE = 5  # values before the first test, and in each half of a test
 
 
 class Adwin(PlainState, Detector):
-    """By how much the mean changed where river's ADWIN finds that it did, in the range of the values; else 0.
+    """The size of a change of the mean, in units of the values, when river's ADWIN detects one; else 0.
 
-    delta: chance of a false alarm that a test may have. scale: values are in 0 .. scale; none: learned, as eight robust
-    deviations around the median of the first 50. After an alarm the window begins anew.
+    delta: probability of a false alarm per test. scale: values are in 0 .. scale; none: learned, as eight robust
+    deviations around the median of the first `warm` values. After an alarm the window restarts empty.
 
-    A window would grow for ever. So that its state can be kept as plain numbers, it begins anew with the newest 256
-    values whenever it has seen 512: slower drifts than that are not found.
+    A window would grow for ever. So that its state can be saved as plain numbers, it restarts with the newest 256
+    values whenever it has seen 512: slower drifts than that are not detected.
     """
 
     STATE = ("_scale", "_shift", "_values")
@@ -38,11 +38,11 @@ class Adwin(PlainState, Detector):
         )
         self.delta, self.warm, self.threshold = delta, warm, 0.0
         self._scale, self._shift = (scale, 0.0)
-        self._values: list[float] = []  # that the window has seen, as it came to see them
+        self._values: list[float] = []  # the values in the window, in order
         self._window = self._empty()
 
     def score(self, value: float) -> float:
-        """How far the mean moved, where it did; then the value is learned."""
+        """Add a value to the window; returns by how much the mean changed if a change is detected, else 0."""
         if self._scale is None:
             return self._begin(value)
         kept = self._scaled(value)
@@ -58,7 +58,7 @@ class Adwin(PlainState, Detector):
         return 0.0
 
     def _begin(self, value: float) -> float:
-        """Keep a first value; the last of them sets the scale."""
+        """Keep one of the first values; after the last of them, set the scale."""
         self._values.append(value)
         if len(self._values) >= self.warm:
             middle = statistics.median(self._values)
@@ -70,12 +70,12 @@ class Adwin(PlainState, Detector):
         return 0.0
 
     def _scaled(self, value: float) -> float:
-        """The value in 0 .. 1, to so many digits as state keeps."""
+        """The value scaled to 0 .. 1 and rounded to DIGITS digits, as it is saved."""
         assert self._scale is not None
         return round(min(max((value - self._shift) / self._scale, 0.0), 1.0), DIGITS)
 
     def _refill(self, values: list[float]) -> None:
-        """A new window that has seen these values."""
+        """Restart the window with these values."""
         self._values, self._window = list(values), self._empty()
         for value in values:
             self._window.update(value)
@@ -88,7 +88,7 @@ class Adwin(PlainState, Detector):
         return ADWIN(delta=self.delta, clock=CLOCK, grace_period=GRACE)
 
     def from_raw(self, raw: dict[str, Any]) -> None:
-        """Go on from there: the window sees again what it had seen."""
+        """Restore the state, and refill the window with its values."""
         super().from_raw(raw)
         if self._scale is not None:
             self._refill(self._values)

@@ -1,4 +1,4 @@
-"""The ensemble: how rare robust residuals and moves of the mean are together, one alarm an episode."""
+"""The ensemble detector: combines how rare several robust residuals and mean shifts are; one alarm per episode."""
 
 import math
 from typing import Literal
@@ -12,14 +12,14 @@ from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 from recsmith.streaming.detectors.tail import DecayingTail
 
-FAR = 2.0  # times as far off as all of an episode: another thing, whose alarm the episode does not hide
+FAR = 2.0  # a value this many times as far off as any before in its episode is a new anomaly and alarms again
 
 
 class AlarmEpisodes(PlainState):
-    """Lets the highest scores of an episode through, so far, and what is far further off; the others are 0.
+    """Passes a score only if it is the highest of its episode so far, or its value is far further off; else gives 0.
 
-    length: values without a higher score, or one above `alarming`, after which an episode is over. So a level that
-    moved is told once, however long the view that sees it goes on to say so.
+    So a shifted level is reported once, however long scores stay high. length: number of values without a higher score,
+    or one above `alarming`, after which an episode is over.
     """
 
     STATE, ADDED = ("_highest", "_since", "_farthest"), ("_farthest",)
@@ -30,7 +30,7 @@ class AlarmEpisodes(PlainState):
         self._highest, self._since, self._farthest = 0.0, 0, 0.0
 
     def rise(self, score: float, distance: float = 0.0) -> float:
-        """The score where it is the highest of its episode so far, else 0. distance: how far off the value is."""
+        """The score if it is passed, else 0. distance: how far the value is from what is usual."""
         self._since += 1
         if self._since > self.length:
             self._highest = 0.0
@@ -42,18 +42,18 @@ class AlarmEpisodes(PlainState):
         return score
 
 
-SHORT = 0.1  # weight of a value in the short mean, ten values long: what is left of noise, steps of the level show
+SHORT = 0.1  # weight of a value in the short mean of about ten values, which reduces noise so that level steps show
 
 
 class Ensemble(PlainState, Detector):
-    """How rare five views of a series are together: level, last step, short mean, moves of its mean, runs of one value.
+    """Sum of the surprises of five views of a series: level, last step, short mean, mean shifts, runs of equal values.
 
-    The first three have a robust EWMA; the fourth compares blocks, and sees ramps and small shifts. Each score goes
-    through the tail of a decaying histogram of its past; the surprises are added, as if the views were independent. Of
-    an episode only what is higher than all before it, or far further off, is told.
-    half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
-    episode: values without an alarming score after which a calmer one may alarm again. scale: log judges logarithms of
-    how far values are from the median of the first ones, for series whose values have a long tail.
+    The first three are scored by a robust EWMA each, the fourth by comparing blocks, which shows ramps and small
+    shifts. A decaying histogram of its past turns each score into a surprise; surprises are added, as if views were
+    independent. In an episode only a score higher than all before, or of a value far further off, is reported.
+    half_life: number of values after which a value's weight is halved; 2.5 times as many for the short mean.
+    episode: number of values without an alarming score after which a lower one may alarm again. scale: `log` judges
+    values on a logarithmic scale around the median of the first ones, for series with a long tail.
     """
 
     STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail", "frozen", "_scale")
@@ -75,7 +75,7 @@ class Ensemble(PlainState, Detector):
         self._short, self._seen = 0.0, 0
 
     def score(self, value: float) -> float:
-        """The sum of the surprises, where it is the highest of its episode."""
+        """The sum of the surprises if it is the highest of its episode, or the value is far further off; else 0."""
         if self._scale is None:
             return self._judged(value)
         found = 0.0

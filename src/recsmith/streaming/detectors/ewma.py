@@ -1,4 +1,4 @@
-"""Robust EWMA: how far a value is from a moving mean, in moving standard deviations, outliers clipped in both."""
+"""Robust EWMA: distance of a value from a moving mean in moving standard deviations, where outliers are clipped."""
 
 import math
 import statistics
@@ -7,14 +7,15 @@ from recsmith.errors import check_rules
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 
-SMALLEST = 1e-9  # a deviation, relative to the mean: of a constant series, whose every change is unusual
-CLIP = 3.0  # deviations by which one value can move the mean at most: an outlier is not learned as normal
+SMALLEST = 1e-9  # least deviation relative to the mean: in a constant series every change is unusual
+CLIP = 3.0  # deviations at which a value is clipped before it is learned, so that outliers are not learned as normal
 
 
 class Ewma(PlainState, Detector):
-    """Distance of a value from the exponentially weighted mean of those before it, in weighted standard deviations.
+    """Distance of a value from the exponentially weighted mean of the values before, in weighted standard deviations.
 
-    half_life: values after which a value weighs half. warm: values whose mean and deviation it begins with.
+    half_life: number of values after which a value's weight is halved. warm: number of first values whose mean and
+    deviation are the initial ones.
     """
 
     STATE = ("mean", "deviation", "_first")
@@ -27,15 +28,15 @@ class Ewma(PlainState, Detector):
         self.warm, self.threshold = warm, threshold
         self.weight = 1 - 0.5 ** (1 / half_life)
         self.mean, self.deviation = 0.0, 0.0
-        self._first: list[float] | None = []  # the first values; None once mean and deviation are known
+        self._first: list[float] | None = []  # the first values; None after mean and deviation are initialized
 
     @property
     def known(self) -> bool:
-        """Whether mean and deviation are known."""
+        """Whether mean and deviation are initialized."""
         return self._first is None
 
     def score(self, value: float) -> float:
-        """|value - mean| / deviation, before the value is learned."""
+        """|value - mean| / deviation; the value is learned afterwards."""
         if self._first is not None:
             return self._begin(value)
         distance = value - self.mean
@@ -48,7 +49,7 @@ class Ewma(PlainState, Detector):
         return abs(deviations)
 
     def _begin(self, value: float) -> float:
-        """Keep a first value; the last of them starts mean and deviation."""
+        """Keep one of the first values; after the last of them, initialize mean and deviation."""
         first = self._first
         assert first is not None
         first.append(value)

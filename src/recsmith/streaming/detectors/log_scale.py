@@ -1,4 +1,4 @@
-"""Skewed series on a scale of logarithms, where the far values of a law with a long tail are no longer far."""
+"""A logarithmic scale for skewed series, on which the far values of a long-tailed distribution are no outliers."""
 
 import math
 import statistics
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from recsmith.streaming.detectors.plain_state import PlainState
 
-LOW, HALF, HIGH = 0.05, 0.5, 0.95  # shares of the first values that are below what the scale goes by
-STRETCH, FEW = 100, 3  # values of a stretch whose tail is looked at, and stretches that tell of a series
-LONG_TAIL = 3.0  # times as far from the median as the other one: 5th and 95th percentile of a skewed law
+LOW, HALF, HIGH = 0.05, 0.5, 0.95  # quantiles of the first values that determine the scale
+STRETCH, FEW = 100, 3  # values in a stretch whose skew is measured, and least number of such stretches
+LONG_TAIL = 3.0  # ratio of the distances of the 5th and 95th percentile from the median, from which a tail is long
 
 
 class LogScale(PlainState):
-    """asinh((value - m) / u): about linear within u of m, and like a logarithm far from it, on either side.
+    """asinh((value - m) / u): about linear within u of m, and logarithmic far from it, on either side.
 
-    m is the median of the first values. u is the distance from it to their 5th or 95th percentile, to the nearer one:
-    that of the side without the tail. first: how many values those are.
+    m is the median of the first values, and u its distance to their nearer one of the 5th and 95th percentile, which is
+    the side without the tail. first: number of first values.
     """
 
     STATE = ("_first", "_middle", "_unit")
@@ -26,7 +26,7 @@ class LogScale(PlainState):
         self._middle, self._unit = 0.0, 1.0
 
     def add(self, value: float) -> list[float]:
-        """What is to be judged now: nothing at first, then all first values at once, then each as it comes."""
+        """Scaled values to judge now: none at first, then all first values at once, and then each value as it comes."""
         if self._first is None:
             return [self._scaled(value)]
         self._first.append(value)
@@ -46,9 +46,9 @@ class LogScale(PlainState):
 
 
 def tail_note(name: str, values: Sequence[float], alarms: Sequence[int]) -> str | None:
-    """What is said of a series whose values have a long tail, where one of its alarms is in that tail; None elsewhere.
+    """A hint if a series has a long tail and one of its alarms is in the tail; else None. alarms: their indices.
 
-    The tail is that of most stretches of 100 values, each beside its own median: a level that moved makes none.
+    The tail is judged within stretches of 100 values by the median of their skews, so that a shifted level makes none.
     """
     stretches = [sorted(values[at : at + STRETCH]) for at in range(0, len(values) - STRETCH + 1, STRETCH)]
     skews = [skew for each in stretches if (skew := _skew(each)) is not None]
@@ -65,13 +65,13 @@ def tail_note(name: str, values: Sequence[float], alarms: Sequence[int]) -> str 
 
 
 def _skew(ordered: Sequence[float]) -> float | None:
-    """The logarithm of how much farther the 95th percentile is from the median than the 5th; None of equal values."""
+    """log((95th percentile - median) / (median - 5th percentile)); None if one of the differences is 0."""
     low, middle, high = _percentiles(ordered)
     return math.log((high - middle) / (middle - low)) if low < middle < high else None
 
 
 def _is_far(values: Sequence[float], at: int, up: bool) -> bool:
-    """Whether a value is beyond the 95th percentile of those around it, or below the 5th."""
+    """Whether a value is above the 95th percentile of the values around it (up), or below the 5th."""
     low, _, high = _percentiles(sorted(values[max(0, at - STRETCH) : at + STRETCH]))
     return values[at] > high if up else values[at] < low
 

@@ -1,4 +1,4 @@
-"""Whether the mean of a series moved, in the deviations that means of its blocks have: ramps and small shifts show so.
+"""Detects shifts of a series' mean by comparing means of blocks, which shows ramps and small shifts.
 
 K blocks that are kept
 """
@@ -8,30 +8,30 @@ from itertools import accumulate, pairwise
 
 from recsmith.streaming.detectors.plain_state import PlainState
 
-BLOCK, KEPT = 10, 50  # values of a block; blocks that are kept
+BLOCK, KEPT = 10, 50  # values in a block; blocks that are kept
 NEWEST, LEAST = (
     (2, 4, 8, 16),
     8,
-)  # blocks whose mean is compared with that of all before; and how many these are at least
-CLEAR = 12.0  # standard errors of a move so clear that blocks before it are forgotten, and the next one is seen
-SMALLEST = 1e-9  # a deviation, relative to the mean: of a constant series
+)  # numbers of newest blocks whose mean is compared with that of all earlier blocks; least number of earlier blocks
+CLEAR = 12.0  # standard errors of a shift after which earlier blocks are forgotten, so that the next shift is seen
+SMALLEST = 1e-9  # least deviation relative to the mean, for constant series
 
 
 class MeanShift(PlainState):
-    """How far the mean of the newest blocks lies from that of those before, in its standard errors; the farthest.
+    """Distance between the mean of the newest blocks and that of earlier ones, in standard errors; the largest one.
 
-    The deviation of a block's mean is that of differences between neighbouring blocks: so a ramp does not widen it, and
-    noise whose neighbouring values are alike does. After a clear move the mean is that of the blocks since then.
+    The deviation of a block's mean is estimated from differences of neighbouring blocks, so that a ramp does not widen
+    it, while autocorrelated noise does. After a clear shift, only the blocks since then are kept.
     """
 
     STATE = ("_means", "_sum", "_count")
 
     def __init__(self) -> None:
         self._means: list[float] = []  # (K,)
-        self._sum, self._count = 0.0, 0  # of the block that is not full
+        self._sum, self._count = 0.0, 0  # sum and number of values in the current block
 
     def score(self, value: float) -> float | None:
-        """The distance, at the last value of a block; None within one."""
+        """The distance after the last value of a block; None within a block."""
         self._sum, self._count = self._sum + value, self._count + 1
         if self._count < BLOCK:
             return None

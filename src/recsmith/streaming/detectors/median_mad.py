@@ -1,4 +1,4 @@
-"""A window's median and MAD: distance of a value from the median of the last ones, in robust deviations."""
+"""Distance of a value from the median of the last values, in robust deviations by their MAD."""
 
 from bisect import bisect_left, insort
 from statistics import fmean
@@ -7,15 +7,15 @@ from recsmith.errors import check_rules
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 
-TO_DEVIATION = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
-MEAN_TO_DEVIATION = 1.2533  # the same over the mean distance; Iglewicz and Hoaglin, "How to Detect Outliers", 1993
-SMALLEST = 1e-9  # a deviation, relative to the median: of a constant window
+TO_DEVIATION = 1.4826  # of a normal distribution: standard deviation / median absolute deviation (MAD)
+MEAN_TO_DEVIATION = 1.2533  # standard deviation / mean distance; Iglewicz and Hoaglin, "How to Detect Outliers", 1993
+SMALLEST = 1e-9  # least deviation relative to the median, for constant windows
 
 
 class MedianMad(PlainState, Detector):
-    """Distance of a value from the median of the last `window` values, over 1.4826 times their median distance from it.
+    """Distance of a value from the median of the last `window` values / (1.4826 * their median absolute deviation).
 
-    The window is kept sorted, so a value costs a search and a move within it, and the MAD two searches.
+    The window is kept sorted, so a value costs a search and an insertion, and the MAD a binary search.
     """
 
     STATE = ("_last", "_at")
@@ -26,12 +26,12 @@ class MedianMad(PlainState, Detector):
             None if 2 <= warm <= window else f"warm is {warm}; it must be 2 to window, {window}",
         )
         self.window, self.warm, self.threshold = window, warm, threshold
-        self._last: list[float] = []  # in the order in which they came, round and round
-        self._at = 0  # where the oldest is
+        self._last: list[float] = []  # ring buffer of the last values
+        self._at = 0  # index of the oldest value
         self._sorted: list[float] = []
 
     def score(self, value: float) -> float:
-        """|value - median| / (1.4826 MAD), before the value is learned."""
+        """|value - median| / (1.4826 MAD); the value is added to the window afterwards."""
         found = 0.0
         if len(self._last) >= self.warm:
             median = self._sorted[len(self._sorted) // 2]
@@ -40,14 +40,14 @@ class MedianMad(PlainState, Detector):
         return found
 
     def _deviation(self, median: float) -> float:
-        """A standard deviation by the MAD; where more than half of the values are the same, by the mean distance."""
+        """A standard deviation by the MAD, or by the mean distance if the MAD is 0, as with mostly equal values."""
         mad = self._mad(median)
         return TO_DEVIATION * mad if mad else MEAN_TO_DEVIATION * fmean(abs(each - median) for each in self._last)
 
     def _mad(self, median: float) -> float:
-        """The median distance from the median: half of the sorted values lie in the run around it of that reach."""
+        """The MAD: half of the sorted values form a run around the median, and its reach is the MAD."""
         values, half = self._sorted, len(self._sorted) // 2
-        low, high = 0, len(values) - half - 1  # of the first value of the run of half + 1 values that reaches least far
+        low, high = 0, len(values) - half - 1  # bounds of the first index of the half + 1 values with the least reach
         while low < high:
             middle = (low + high) // 2
             if median - values[middle] > values[middle + half] - median:
@@ -67,6 +67,6 @@ class MedianMad(PlainState, Detector):
         insort(self._sorted, value)
 
     def from_raw(self, raw: dict[str, object]) -> None:
-        """Go on from there."""
+        """Restore the state, and sort the window."""
         super().from_raw(raw)
         self._sorted = sorted(self._last)

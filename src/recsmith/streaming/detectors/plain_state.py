@@ -1,4 +1,4 @@
-"""State of detectors as JSON data: the fields that change, by name."""
+"""Saves and restores the state of detectors as JSON data: the attributes that change, by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,17 +11,17 @@ from recsmith.files import Raw
 
 
 class PlainState:
-    """Keeps and restores the attributes that STATE names; those that have a state of their own with theirs."""
+    """Saves and restores the attributes that STATE names; attributes with `to_raw` save their own state."""
 
     STATE: ClassVar[tuple[str, ...]] = ()
-    ADDED: ClassVar[tuple[str, ...]] = ()  # those of STATE that states of earlier versions lack
+    ADDED: ClassVar[tuple[str, ...]] = ()  # names in STATE that states of earlier versions lack
 
     def to_raw(self) -> Raw:
         """The attributes as JSON data."""
         return {name: _raw(getattr(self, name)) for name in self.STATE}
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from there; CorruptFile where it is the state of something else, or of another version."""
+        """Restore the attributes; CorruptFile if the state is of something else or of another version."""
         if not isinstance(raw, Mapping) or not set(self.STATE) - set(self.ADDED) <= set(raw) <= set(self.STATE):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = ", ".join(raw) if isinstance(raw, Mapping) else repr(raw)  # pyright: ignore
             raise CorruptFile(
@@ -33,27 +33,27 @@ class PlainState:
 
 
 class NamedStates(dict[str, Any]):
-    """Parts that have a state of their own, by name; parts that are no longer there are left out."""
+    """A dict of parts that have a state each; saved states of parts that no longer exist are ignored."""
 
     def to_raw(self) -> Raw:
-        """The state of each."""
+        """The state of each part, by name."""
         return {name: part.to_raw() for name, part in self.items()}
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from there."""
+        """Restore the state of each part that has a saved one."""
         for name, part in self.items():
             if name in raw:
                 part.from_raw(raw[name])
 
 
 def places_of(names: Sequence[str], before: Sequence[str]) -> Ints:
-    """Where each name stood before (n,); -1 of new ones."""
+    """The index that each name had in `before` (n,); -1 for new names."""
     there = {name: place for place, name in enumerate(before)}
     return np.array([there.get(name, -1) for name in names], np.int64)
 
 
 def by_places(kept: Any, places: Ints, fresh: Any, axis: int = 0) -> Any:
-    """An array of what was kept, in the order of `places_of`; new names have theirs of `fresh`, which has one place."""
+    """The array `kept` reordered by the result of `places_of`; new names get the single entry of `fresh`."""
     new = np.expand_dims(places < 0, [each for each in range(np.ndim(kept)) if each != axis])
     padded = np.concatenate([kept, fresh], axis)
     return np.where(new, fresh, np.take(padded, places, axis))
@@ -70,7 +70,7 @@ def _raw(value: Any) -> Any:
 
 
 def _restored(here: Any, value: Any) -> Any:
-    """The value in place of what is here."""
+    """The saved value, or the current part after restoring its state from it."""
     if _has_state(here):
         here.from_raw(value)
         return here

@@ -1,12 +1,12 @@
-"""What a detector is: it sees one value of a series after the other, and says how unusual each is.
+"""The protocol of detectors: a detector gets the values of a series one by one and scores how unusual each is.
 
     class Above(Detector):                                    # recsmith watch series.csv --detector my_detectors:Above
         def score(self, value: float) -> float: return max(0.0, value - 3)
 
-A score is 0 where nothing is unusual, or too few values were seen to say so. It costs the same at the millionth value
-as at the hundredth. One that knows a season may have season(): what each place of a period adds to values, from the
-place of the first value on; what an alarm looks like is then told without it.
-`AlarmEpisodes` (ensemble.py) makes alarms of scores.
+A score is 0 if nothing is unusual, or too few values were seen. Its cost does not grow with the number of values. A
+detector that learns a season may have a method season(), which returns the seasonal component by position in a period,
+starting with the position of the first value; it is then subtracted when alarms are described.
+`AlarmEpisodes` (ensemble.py) turns scores into one alarm per episode.
 """
 
 from typing import Protocol
@@ -15,9 +15,9 @@ from recsmith.files import Raw
 
 
 class Detector(Protocol):
-    """Scores the values of one series, in their order.
+    """Scores the values of one series, in order.
 
-    warm: values that are seen before the first score. threshold: of its scores, above which a value is alarming.
+    warm: number of values that are seen before the first score. threshold: a value with a score above it is alarming.
     """
 
     warm: int = 100
@@ -28,9 +28,9 @@ class Detector(Protocol):
         ...
 
     def to_raw(self) -> Raw:
-        """All that it has learned, as JSON data; a detector made with the same settings goes on from it."""
+        """The detector's state as JSON data; a detector with the same settings can continue from it."""
         ...
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from there."""
+        """Restore the state from data of `to_raw`."""
         ...

@@ -1,4 +1,4 @@
-"""The tail of a decaying histogram: how rarely the scores of a detector were as high as this one."""
+"""Turns scores of a detector into surprises: how rarely past scores in a decaying histogram were as high."""
 
 import math
 from typing import Any
@@ -7,21 +7,21 @@ from recsmith.errors import check_rules
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 
-BINS = 128  # of the logarithm of a score; a power of 2, for the sums below
-LOWEST, HIGHEST = -6.0, 8.0  # natural logarithms of the scores between the first bin and the last
+BINS = 128  # bins of log(score); a power of 2, for the Fenwick tree
+LOWEST, HIGHEST = -6.0, 8.0  # natural logarithms of the scores in the first and in the last bin
 TO_BIN = BINS / (HIGHEST - LOWEST)
-NEVER = 1e-6  # weight of what was never seen, so that its surprise is finite
+NEVER = 1e-6  # weight of scores that were never seen, so that their surprise is finite
 PRIOR, FALLS = (
     20.0,
     math.sqrt(2),
-)  # weight, in scores, of what is taken for usual before any is seen: exp(-FALLS * score)
-# of them are as high, as of Laplace's law; without it every record of a short past would be as rare as can be
-FARTHEST = 400.0  # a score beyond which exp(-FALLS * score) is nothing
-LARGEST = 1e100  # weights of new scores grow instead of old ones shrinking; beyond this all are made smaller
+)  # weight of the prior, in scores, and its rate: a share exp(-FALLS * score) of it is as high as a score, as in a
+# Laplace distribution; without a prior every new maximum of a short past would have the largest surprise
+FARTHEST = 400.0  # scores are capped here, where exp(-FALLS * score) is practically 0
+LARGEST = 1e100  # weights of new scores grow instead of old ones decaying; above this all weights are rescaled
 
 
 class DecayingTail(PlainState):
-    """Weights of past scores in bins of their logarithm, summed in a Fenwick tree: O(log bins) a score.
+    """A histogram of past scores' weights by log(score), summed in a Fenwick tree: O(log bins) per score.
 
     Fenwick, "A new data structure for cumulative frequency tables", 1994.
     """
@@ -31,12 +31,12 @@ class DecayingTail(PlainState):
     def __init__(self, half_life: float) -> None:
         self.growth = 2.0 ** (1 / half_life)
         self._tree = [0.0] * (BINS + 1)
-        self._total, self._new = 0.0, 1.0  # of all weights; of the next score
+        self._total, self._new = 0.0, 1.0  # sum of all weights; weight of the next score
 
     def surprise(self, score: float) -> float:
-        """-log10 of the weight of past scores as high as this one, over that of all; then the score is learned.
+        """-log10(weight of past scores as high as this one / weight of all scores); the score is learned afterwards.
 
-        Beside those of the past there are always PRIOR scores of Laplace's law.
+        PRIOR scores of a Laplace distribution are added to those of the past.
         """
         tree = self._tree
         place = int((math.log(score + 1e-9) - LOWEST) * TO_BIN)
@@ -61,9 +61,9 @@ class DecayingTail(PlainState):
 
 
 class Tail(PlainState, Detector):
-    """How rare a detector's score is among its own past scores: -log10 of the share that was as high.
+    """How rare a detector's score is among its own past scores: -log10 of the share that were as high.
 
-    of: the detector, the robust EWMA by default. half_life: scores after which a score weighs half.
+    of: the detector, the robust EWMA by default. half_life: number of scores after which a score's weight is halved.
     """
 
     STATE = ("detector", "tail", "_seen")
@@ -84,7 +84,7 @@ class Tail(PlainState, Detector):
         return self.tail.surprise(found) if self._seen > self.warm else 0.0
 
     def season(self) -> tuple[float, ...]:
-        """That of the detector."""
+        """The season of the wrapped detector."""
         from recsmith.streaming.detectors import season_of
 
         return season_of(self.detector)
