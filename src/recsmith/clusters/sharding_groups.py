@@ -18,9 +18,10 @@ def sharding_group(
 ) -> Cluster:  # fmt: skip
     """The cluster of one sharding group of a job, with its replication; the job itself if it is one group.
 
-    Its hosts are blocks of neighbouring ranks that share a host of the job in every group. If no two ranks always do,
-    each rank counts as a host of its own, behind the slower link. Host memory is shared evenly. If ranks differ in
-    memory, a rank has the least memory of its replicas. The other arguments are fields of `Replication`.
+    The hosts of this cluster are blocks of neighbouring ranks that share a host of the job in every group. If no two
+    ranks always do, each rank counts as a host of its own, behind the slower link. Host memory is shared evenly. If
+    ranks differ in memory, a rank has the least memory of its replicas. The other arguments are fields of
+    `Replication`.
 
     Raises:
         UsageError: the group size does not divide the devices, or the cluster is a sharding group already.

@@ -33,11 +33,13 @@ NOT_ASKED = "none: it was not asked for"
 def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None, *, bound: bool = True) -> Plan:
     """The same plan priced by a cost model (its own by default): cost, bound of its space, and gap.
 
-    plan: a Plan, or its file, which may be written by hand: workload, cluster and placements are enough.
-    cost_model: a name, or an object of your own. bound: whether to compute a bound, which takes up to a second.
-
     The gap is None if the plan is outside the space that it names, or if there is no bound. A bound proved by a search
     is kept if the plan still has the stored cost.
+
+    Args:
+        plan: a Plan, or its file, which may be written by hand: workload, cluster and placements are enough.
+        cost_model: a name, or an object of your own.
+        bound: whether to compute a bound, which takes up to a second.
 
     Raises:
         UsageError: a name or file breaks a rule; PlanMismatch if placements cannot be run on the cluster.

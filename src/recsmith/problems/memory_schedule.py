@@ -100,8 +100,8 @@ def _alive(
     """(kind, bytes, phases in which they are alive), each once.
 
     Outputs of lookups are freed by the all-to-all, and their gradients are as large. Ids are needed until the update.
-    Autograd keeps the embeddings of the local batch until the update ends (measured on CPU); their gradients are freed
-    with the gradients sent, and arise as activations are freed.
+    Autograd keeps the embeddings of the local batch until the update ends (measured on CPU); their gradients appear as
+    activations are freed, and are freed by the gradient all-to-all.
     """
     batches = PIPELINE_DEPTH[problem.workload.pipeline] if problem.cluster.device.kind == "cuda" else 1
     return (

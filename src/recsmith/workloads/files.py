@@ -42,9 +42,12 @@ def load_workload(
 ) -> Workload:
     """The workload of a built-in name or a file ('-' is stdin), optionally with another batch size or optimizer.
 
-    A Workload is returned as it is, apart from these two.
+    A CSV file states neither of the two: batch_size must be given, and the optimizer is sgd unless given.
 
-    A CSV file holds neither of the two: batch_size must be given, and the optimizer is sgd unless given.
+    Args:
+        source: a built-in name, a path, or a Workload, which is returned with only these two changed.
+        batch_size: samples per device and step that replace those of the source.
+        optimizer: name of the sparse optimizer that replaces that of the source.
 
     Raises:
         UsageError: the name is unknown, or the file cannot be read.

@@ -47,7 +47,14 @@ def sample_workload(
     """A workload of tables like those of a production model: rows, dims, pooling factors and Zipf exponents.
 
     The same seed gives the same tables on every machine, and a shorter sample is the beginning of a longer one. Tables
-    are fp32, sum-pooled, with one pooling per sample. Tables whose weights exceed `max_bytes` are skipped.
+    are fp32, sum-pooled, with one pooling per sample.
+
+    Args:
+        tables: number of tables.
+        seed: of the sample.
+        max_bytes: tables with more bytes of weights are skipped.
+        batch_size: samples per device and step.
+        optimizer: name of the sparse optimizer.
 
     Raises:
         UsageError: tables or seed is out of range, no optimizer has that name, or no table is as small as max_bytes.
