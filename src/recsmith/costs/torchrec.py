@@ -186,7 +186,7 @@ class TorchRecCostModel:
 
 
 def _bandwidth(problem: Problem) -> Floats:
-    """kernel_bw_lookup of constants.py for each mode (M,); the cache factor stands for TorchRec's hit rate."""
+    """Bandwidth of each mode (M,) by kernel_bw_lookup of constants.py; the cache factor is used as the hit rate."""
     device, hit = problem.cluster.device, problem.modes.load_factor
     if (problem.modes.kernel == KEY_VALUE.number).any():
         raise UsageError(

@@ -232,7 +232,7 @@ class PlannedSpace:
         self._kept = KeptRules(problem.constraints, problem.tables, problem.cluster)
 
     def holds(self, placements: Sequence[Placement]) -> bool:
-        """As `in_space`."""
+        """Whether the placements are in the space, and keep its constraints."""
         return all(map(self._allows, placements)) and self._kept.broken(placements) is None
 
     def _allows(self, placement: Placement) -> bool:

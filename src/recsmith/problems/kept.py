@@ -35,7 +35,7 @@ class KeptRules:
         self._by_table = RulesByTable(constraints.rules)
 
     def broken(self, placements: Sequence[Placement]) -> str | None:
-        """As `broken_constraint`."""
+        """The first constraint that placements break, as a sentence; None if they keep all."""
         constraints, cluster = self._constraints, self._cluster
         if not constraints.parts:
             return None

@@ -30,17 +30,17 @@ class PlacedPieces(Protocol):
 
     @property
     def mode(self) -> Ints:
-        """(N,)."""
+        """Mode of each piece (N,)."""
         ...
 
     @property
     def width(self) -> Ints:
-        """(N,)."""
+        """Columns of each piece (N,)."""
         ...
 
     @property
     def target(self) -> Ints:
-        """(N,)."""
+        """Target of each piece (N,): a rank, a host, or 0 for the world."""
         ...
 
 

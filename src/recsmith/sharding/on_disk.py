@@ -91,7 +91,7 @@ def disk_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
 
 
 def log_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
-    """Seconds (N,) in which a host's disk writes back one row for each of its ranks, through a log (tiered_tables.py).
+    """Seconds (N,) in which a host's disk writes back one row for each of its ranks, through a log (tiers/tables.py).
 
     A row is written to the log. When the log is full, the whole table is read and written in one pass, which is shared
     by the rows in the log.

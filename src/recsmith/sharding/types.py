@@ -63,7 +63,7 @@ class TableColumnWise(ShardingType):
         return cluster.local_world_size == 1
 
     def check_targets(self, targets: Sequence[int], where: str, cluster: Cluster) -> None:
-        """All pieces must be on one host."""
+        """Refuse pieces on more than one host."""
         hosts = sorted({rank // cluster.local_world_size for rank in targets})
         if len(hosts) > 1:
             raise PlanMismatch(f"{where}: ranks {list(targets)} lie on hosts {hosts}; all must lie on one host")

@@ -65,7 +65,7 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class ConvexHead:
-    """launch (2,), linear (2, k), hinges (2, H, k), offsets (2, H) in seconds; none below 0."""
+    """Heads `convex` and `linear`, all 0 or more: launch (2,), linear (2, k), hinges (2, H, k), offsets (2, H) in s."""
 
     launch: Floats
     linear: Floats
