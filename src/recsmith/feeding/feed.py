@@ -1,4 +1,4 @@
-"""A feed: the batches of a rank, made in the order of a seed by workers that run besides the trainer.
+"""A feed: the batches of a rank, made in the order of a seed by workers that run alongside the trainer.
 
 The batches are exactly those of `Dataset.batches`: workers make windows in advance, and the samples of a step depend on
 the order alone. So a lost worker costs time but no samples, and a position is all that a restart needs. buffer.py keeps

@@ -1,6 +1,6 @@
 """Finds faults of a job that counts show with certainty; each is reported once per episode, with its numbers.
 
-Baselines are moving means over looks without the fault. A look is one step in so many (job_signals.py).
+Baselines are moving means over looks without the fault. A look is an examined step, one in every few (job_signals.py).
 """
 
 import math

@@ -1,6 +1,6 @@
 """Judges the sums of a job's steps: signals by name, alarms of detectors, and faults that counts show with certainty.
 
-A look is one step in so many. Results are the same on every rank, since the sums are over all ranks.
+A look is an examined step, one in every few. Results are the same on every rank, since the sums are over all ranks.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Watches how dynamic tables, whose ids have no bound, fill up in a running job, and forecasts the rows they need.
 
-One rank samples the ids of one batch in so many in bounded memory, and fits a law to them (capacity/law.py). The job's
-lookups are extrapolated from those it saw by the steps between two looks and the number of ranks.
+One rank samples the ids of a batch every few steps in bounded memory, and fits a law to them (capacity/law.py). The
+job's lookups are extrapolated from those it saw by the steps between two looks and the number of ranks.
 """
 
 from collections.abc import Mapping, Sequence

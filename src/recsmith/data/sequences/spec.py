@@ -127,7 +127,7 @@ class SequencesSpec:
             if len(given) == 1
             else f"events come from {' and '.join(given) or 'nowhere'}; give one of files, movielens and generated",
             outside("longest", self.longest, 1, MOST_EVENTS),
-            outside("least", self.least, 0, max(1, self.longest)),  # which is told by itself where it is none
+            outside("least", self.least, 0, max(1, self.longest)),  # an invalid `longest` has an error of its own
             too_small("negatives", self.negatives),
             outside("negatives", self.negatives, 0, 1000),
             outside("candidates", self.candidates, 0, 2**16),
