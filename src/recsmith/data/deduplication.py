@@ -59,7 +59,7 @@ def _taken(bags: JaggedIds, rows: Ints) -> JaggedIds:
 
 
 def with_runs_once(batch: Batch, features: Sequence[str]) -> Batch:
-    """The batch with each run of equal bags once, for those of the given features whose bags often repeat the last."""
+    """The batch with each run of equal bags once, for the given features whose bags often repeat the one before."""
     ids, inverse = dict(batch.ids), dict(batch.inverse)
     for name in features:
         if name not in inverse and _often_repeats(ids[name]):

@@ -117,7 +117,7 @@ WITHOUT = {
 
 
 def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = CHANCES) -> str:
-    """A log's scores in one line, with reasons for undefined scores; several labels follow one by one."""
+    """A log's scores in one line, with reasons for undefined scores; scores of several labels follow one by one."""
     numbers = scores.get("rmse") is not None
     told = (*(name for name in names if not numbers or scores[name] is not None), *(["rmse"] if numbers else []))
     known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in told if scores[name] is not None]

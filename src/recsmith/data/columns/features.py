@@ -79,6 +79,6 @@ class ColumnFeature:
         )
 
     def beside(self, folder: Path) -> "ColumnFeature":
-        """The feature with the path of its vocabulary resolved in this folder, if it does not exist where it is."""
+        """The feature with its vocabulary's path resolved in this folder, if it is not in the working directory."""
         made = None if self.vocabulary is None else vocabulary_spec(self.vocabulary).beside(folder)
         return replace(self, vocabulary=made)
