@@ -1,8 +1,8 @@
-"""Tables on servers beside the trainers: `remote` of a run (docs/remote.md).
+"""Embedding tables on server processes instead of on the trainers: `remote` of a run (docs/remote.md).
 
-settings.py is what a run says, parts.py what does not go with it, planning.py how servers are planned for and told,
-without torch. hosting.py starts servers (server.py) and trainers (trainer.py, stale.py); client.py is a trainer's side,
-over one of three backends (on_sockets.py, on_rpc.py, on_ray.py) that carry calls (calls.py, frames.py).
+Without torch: settings.py holds the settings, parts.py what a run with servers refuses, planning.py how servers are
+planned and reported. hosting.py starts servers (server.py) and trainers (trainer.py, stale.py). client.py is the
+trainer's side, over one of three backends (on_sockets.py, on_rpc.py, on_ray.py) that carry calls (calls.py, frames.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Remote(System):
-    """Tables on servers."""
+    """The system that keeps tables on servers."""
 
     key = "remote"
     settings = RunRemote
     about = "tables on servers beside the trainers (docs/remote.md); none: on the ranks that train"
 
     def check(self, run: "Run", *, launched: bool) -> None:
-        """Refuse what servers do not have, and a backend that is not there."""
+        """Refuse settings that servers do not support, and a backend that is not installed."""
         if run.remote is None:
             return
         from recsmith.adapters.topology import device_type
@@ -45,17 +45,17 @@ class Remote(System):
         check_together(remote_parts(run, device_type()))
 
     def placed_parts(self, run: "Run", plan: Plan) -> Sequence["Part"]:
-        """The servers."""
+        """The part that stands for tables on servers, if the run has them."""
         from recsmith.training.systems.remote.parts import TablesOnServers
 
         return () if run.remote is None else (TablesOnServers(),)
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """Each row is on one server."""
+        """Forbid copies of tables: each row is on one server."""
         return () if run.remote is None else (NO_COPIES,)
 
     def run_of_plan(self, run: "Run", ranks: int) -> tuple[Any, int] | None:
-        """Servers look up as many samples as trainers train on."""
+        """The run and rank count to plan servers for: together they look up the samples of all trainers."""
         from recsmith.training.systems.remote.planning import run_of_servers
 
         if run.remote is None:
@@ -63,7 +63,7 @@ class Remote(System):
         return run_of_servers(run, ranks, run.remote.servers), run.remote.servers
 
     def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
-        """Trainers wait for servers in place of ranks."""
+        """The predicted step with the seconds that trainers wait for servers added."""
         from recsmith.prediction.servers import remote_cost
 
         if run.remote is None:
@@ -72,18 +72,18 @@ class Remote(System):
         return replace(step, rows_s=step.rows_s + seconds)
 
     def scored_run(self, run: "Run", card: "ModelCard", folder: Path) -> "Run":
-        """Tables are on the ranks that score."""
+        """The run without servers: its tables are on the ranks that score."""
         return replace(run, remote=None)
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """What servers hold and cost, or would have brought the run before."""
+        """What servers hold and cost; without servers, what they would have gained in the previous run."""
         from recsmith.training.systems.remote.planning import server_lines
 
         lines = server_lines(run, told.plan, told.ranks, told.step)
         return tuple(SystemTold(key=self.key, on=run.remote is not None, said=line) for line in lines)
 
     def launch(self, run: "Run", ranks: int, restarts: int, hear: "Hear") -> Raw | None:
-        """Servers and trainers of this machine."""
+        """Start servers and trainers on this machine, and return the run's result; None without servers."""
         if run.remote is None:
             return None
         from recsmith.training.systems.remote.hosting import train_remote
@@ -93,13 +93,13 @@ class Remote(System):
         return train_remote(run, ranks, hear)
 
     def join(self, run: "Run", hear: "Hear") -> Raw | None:
-        """One more trainer."""
+        """Train as an additional trainer of the running job, and return the result."""
         from recsmith.training.systems.remote.hosting import join_remote
 
         return join_remote(run, hear)
 
     def rank_times(self, job: "TrainingJob", ranks: int) -> Raw:
-        """What a step waits for servers, or would wait: predicted where there are none."""
+        """Seconds that a step waits for servers, measured; predicted if the job has no servers."""
         from recsmith.prediction.servers import remote_cost
 
         served = getattr(job.sharded.rows, "server_s", None)
@@ -107,7 +107,7 @@ class Remote(System):
         return {"servers_s": cost, "served": served is not None}
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """What a step pulled, and how long it waited for servers."""
+        """What a step pulled, how long it waited for servers, and which trainers came and went."""
         if job.run.remote is None:
             return {}
         from recsmith.training.systems.remote.planning import brought_line, changes_line, mean_step_line
@@ -127,7 +127,7 @@ class Remote(System):
         return {"step": mean_step_line(client.trainers, client.step_s, told), **said}
 
     def at_the_end(self, job: "TrainingJob", times: Raw) -> str | None:
-        """What servers would bring where one rank is slow."""
+        """What servers would gain if one rank is slow; None otherwise."""
         from recsmith.training.systems.remote.planning import instead_of_waiting
 
         return instead_of_waiting(job.run, times)

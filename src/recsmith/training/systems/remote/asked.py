@@ -1,7 +1,7 @@
-"""Whether all servers were asked for the same: a trainer may die when it has asked some of them.
+"""Agreement of servers on whether all of them got the same request: a trainer may die after it has asked only some.
 
-Servers write a checkpoint together. One that was not asked would be waited for as long as writing may take, and
-meanwhile the others would answer nobody. So they agree first: all of them write, or none.
+Servers write a checkpoint together. If one of them was not asked, the others would wait for it as long as writing may
+take, and meanwhile answer nobody. So they agree first: all of them write, or none.
 """
 
 import time
@@ -14,14 +14,14 @@ POLL_S = 0.01
 
 @dataclass(frozen=True)
 class ServersAsked:
-    """How the servers of a job agree. store: that all of them reach. timeout_s: within which a trainer asks all."""
+    """How the servers of a job agree. store: reached by all of them. timeout_s: seconds in which a trainer asks all."""
 
     store: Store
     servers: int
     timeout_s: float
 
     def all(self, what: str) -> bool:
-        """Whether every server is asked for `what`, a new word each time; they all get the same answer."""
+        """Whether every server was asked for `what`, a word used only once; all servers get the same answer."""
         came, until = self.store.add(f"asked/{what}", 1), time.monotonic() + self.timeout_s
         while came < self.servers and time.monotonic() < until:
             time.sleep(POLL_S)

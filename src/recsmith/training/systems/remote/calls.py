@@ -1,10 +1,10 @@
-"""Calls of trainers to the servers that hold tables: named functions that take tensors and give tensors.
+"""Calls of trainers to the servers that hold tables: named functions that take tensors and return tensors.
 
     answer = calls.call(0, "pull", {"ids": ids}, timeout=30.0)
 
-A backend brings a call to a server and an answer back (on_sockets.py, on_rpc.py, on_ray.py). All else is here and the
-same for each: which functions there are, who may call them, and what a failure becomes. Nothing is pickled: tensors
-cross, and plain words, which are JSON in a tensor of bytes.
+A backend carries a call to a server and the answer back (on_sockets.py, on_rpc.py, on_ray.py). Everything else is here
+and the same for each backend: which functions exist, who may call them, and which error a failure becomes. Nothing is
+pickled: only tensors are sent, and words, which are JSON in a tensor of bytes.
 """
 
 import hmac
@@ -21,9 +21,9 @@ from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.errors import RecSmithError
 
-SCHEMA = "recsmith/remote/3"  # of all that crosses: a change of what functions take and give is a new number
-HELLO = "hello"  # the first function that a peer calls
-WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: what is said besides, and why there is no answer
+SCHEMA = "recsmith/remote/3"  # of all messages: raised when functions take or return something else
+HELLO = "hello"  # the function that a peer must call first
+WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: further arguments, and why there is no answer
 TIMEOUT_S = 30.0
 BACKENDS = {
     "sockets": "recsmith.training.systems.remote.on_sockets:SocketCalls",
@@ -31,10 +31,10 @@ BACKENDS = {
     "ray": "recsmith.training.systems.remote.on_ray:RayCalls",
 }
 AGAIN = "the same command goes on from the newest checkpoint"
-LONG = 20  # times the timeout: for what takes long, such as making all tables
+LONG = 20  # times the timeout: the limit for slow work, such as making all tables
 
 Tensors = dict[str, torch.Tensor]
-Function = Callable[[str, Tensors], Tensors]  # (who calls, what it gives) -> the answer
+Function = Callable[[str, Tensors], Tensors]  # (name of the caller, its tensors) -> the answer
 Pending = Callable[[], Tensors]  # waits for an answer
 
 
@@ -42,10 +42,10 @@ Pending = Callable[[], Tensors]  # waits for an answer
 class ServerPlace:
     """Where the servers of a job are.
 
-    backend: sockets, rpc or ray. address: a folder of Unix sockets or the host:port of server 0, of the store where
+    backend: sockets, rpc or ray. address: a folder of Unix sockets, or the host:port of server 0, of the store where
     servers and trainers of rpc meet, or of a Ray cluster. job: a name that no other job at the address has. key: a
-    secret of this job; without it no call is answered. servers: how many there are. timeout_s: of a call, and of a
-    trainer's silence.
+    secret of this job; without it no call is answered. servers: number of servers. timeout_s: seconds that a call may
+    take, and that a trainer may be silent.
     """
 
     backend: str
@@ -57,12 +57,12 @@ class ServerPlace:
 
     @property
     def long_s(self) -> float:
-        """Seconds after which nobody waits any more for what takes long."""
+        """Seconds after which nobody waits any longer for slow work."""
         return LONG * self.timeout_s
 
 
 class Regroup(RecSmithError):
-    """The trainers have changed, and those that live gather again."""
+    """The trainers of the job have changed, and those that live gather again."""
 
 
 class LeftOut(RecSmithError):
@@ -73,37 +73,37 @@ class Departed(RecSmithError):
     """This trainer was asked to end, and leaves the others, who go on."""
 
 
-KINDS = {kind.__name__: kind for kind in (Regroup, LeftOut)}  # of errors that a peer tells apart
+KINDS = {kind.__name__: kind for kind in (Regroup, LeftOut)}  # errors that a caller can distinguish
 
 
 class ServerCalls(ABC):
-    """What a trainer calls servers by. name: of this trainer, unlike any other's."""
+    """The connection through which a trainer calls servers. name: this trainer's own, which no other trainer has."""
 
     def __init__(self, place: ServerPlace, name: str) -> None:
         self.place, self.name = place, name
 
     @abstractmethod
     def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
-        """Call a function of a server without waiting; what is returned waits for the answer.
+        """Call a function of a server without waiting; the returned function waits for the answer.
 
-        timeout: seconds from now, after which waiting ends.
+        timeout: seconds from now after which waiting ends.
 
-        Raises (when it is waited for):
+        Raises (when the answer is waited for):
             RecSmithError: the server refused the call, failed, has ended, or did not answer in time.
         """
         ...
 
     @abstractmethod
     def close(self) -> None:
-        """Leave; calls that are under way are lost."""
+        """Close the connections; calls that are under way are lost."""
         ...
 
     def call(self, server: int, function: str, tensors: Tensors, timeout: float) -> Tensors:
-        """Call a function of a server, and wait; as `begin`."""
+        """Call a function of a server, and wait for its answer; arguments and errors are those of `begin`."""
         return self.begin(server, function, tensors, timeout)()
 
     def greet(self) -> None:
-        """Tell every server who this is; before this a server answers nothing else.
+        """Introduce this trainer to every server, which answers no other call before that.
 
         Raises:
             RecSmithError: a server has another version or schema, or does not answer.
@@ -114,15 +114,15 @@ class ServerCalls(ABC):
 
 
 def connected(place: ServerPlace, name: str) -> ServerCalls:
-    """Calls of a trainer of this name to the servers of a place; its backend is imported here."""
+    """A trainer's connection to the servers of a place; its backend is imported here. name: of the trainer."""
     return load(BACKENDS[place.backend])(place, name)
 
 
 class ServerFunctions:
-    """What a server lets its peers call, by name.
+    """The functions of a server that its peers may call, by name.
 
-    server: its number. key: of the job; a call without it is refused. functions: each gets who calls and the tensors.
-    deserted: whether nobody has called for so long that nobody will.
+    server: its number. key: of the job; a call without it is refused. functions: each gets the caller's name and its
+    tensors. deserted: whether no trainer has called for so long that none will.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ServerFunctions:
         self._functions, self._peers = dict(functions), set[str]()
 
     def answer(self, caller: str, key: str, function: str, tensors: Tensors) -> Tensors:
-        """The answer to a call, or why there is none; never an exception."""
+        """The answer to a call, or a message that says why there is none; never raises."""
         try:
             if not hmac.compare_digest(key.encode(), self._key.encode()):
                 raise unknown(self.server, caller)
@@ -166,10 +166,10 @@ class ServerFunctions:
 
 
 def answered(tensors: Tensors) -> Tensors:
-    """An answer as it came; backends give every one to this.
+    """The answer as it was received; backends pass every answer through this function.
 
     Raises:
-        RecSmithError: it says why there is none; of KINDS where it is one of these.
+        RecSmithError: the message says why there is no answer; an error of KINDS if it names one.
     """
     if PROBLEM in tensors:
         kind, said = from_tensor(tensors[PROBLEM])
@@ -178,12 +178,12 @@ def answered(tensors: Tensors) -> Tensors:
 
 
 def unknown(server: int, caller: str) -> RecSmithError:
-    """What is raised of a caller without the key of a server's job."""
+    """The error if a caller does not have the key of a server's job."""
     return RecSmithError(f"server {server} does not know '{caller}', which has not the key of its job")
 
 
 def not_ready(place: ServerPlace) -> RecSmithError:
-    """What backends raise where servers are not ready in time."""
+    """The error of backends if servers are not ready in time."""
     return RecSmithError(
         f"not all servers at {place.address} have made their tables within {place.long_s:g} s, 20 times "
         "remote.timeout_s; give it more"
@@ -191,12 +191,12 @@ def not_ready(place: ServerPlace) -> RecSmithError:
 
 
 def too_late(server: int, function: str, timeout: float) -> RecSmithError:
-    """What backends raise of a server that did not answer in time."""
+    """The error of backends if a server did not answer in time."""
     return RecSmithError(f"server {server} did not answer '{function}' within {timeout:g} s; {AGAIN}")
 
 
 def unwritten(servers: list[int], place: ServerPlace) -> RecSmithError:
-    """What is raised of servers that write a checkpoint for too long."""
+    """The error if servers take too long to write a checkpoint."""
     names = f"server{'s' if len(servers) > 1 else ''} {', '.join(map(str, servers))}"
     return RecSmithError(
         f"{names} wrote a checkpoint for more than {place.long_s:g} s, {LONG} times remote.timeout_s; give it more, or "
@@ -205,7 +205,7 @@ def unwritten(servers: list[int], place: ServerPlace) -> RecSmithError:
 
 
 def forsaken(place: ServerPlace) -> RecSmithError:
-    """What server 0 raises where it hears of no trainer any more."""
+    """The error of server 0 if it hears no trainer any more."""
     return RecSmithError(
         f"no trainer of this job was heard for more than {place.long_s:g} s, {LONG} times remote.timeout_s: all of "
         f"them are stopped, or cannot reach server 0; {AGAIN}"
@@ -213,14 +213,14 @@ def forsaken(place: ServerPlace) -> RecSmithError:
 
 
 def gone(server: int, function: str, reason: str) -> RecSmithError:
-    """What backends raise of a server that cannot be reached."""
+    """The error of backends if a server cannot be reached."""
     return RecSmithError(
         f"server {server} cannot be reached for '{function}' ({reason.splitlines()[0][:200]}); {AGAIN}"
     )
 
 
 def ended_there(place: ServerPlace, reason: str) -> RecSmithError:
-    """What backends raise where nobody listens at the place of a job's servers."""
+    """The error of backends if nobody listens at the place of a job's servers."""
     return RecSmithError(
         f"the job whose servers were at {place.address} has ended, or this machine does not reach it ({reason}); "
         f"{AGAIN}, and --join takes part in it once it runs"
@@ -228,22 +228,22 @@ def ended_there(place: ServerPlace, reason: str) -> RecSmithError:
 
 
 def lost(server: int, how: str) -> RecSmithError:
-    """What whoever has started the servers raises of one that has ended."""
+    """The error of the process that started the servers if one of them has ended."""
     return RecSmithError(f"server {server} has ended ({how}), and the rows that it held with it; {AGAIN}")
 
 
 def spoken(function: Callable[..., Any]) -> Function:
-    """A function of (who calls, **words) that returns JSON data, as one of tensors."""
+    """A function of tensors from one of (caller's name, **words) that returns JSON data."""
     return lambda caller, tensors: worded(answer=function(caller, **words_of(tensors)))
 
 
 def worded(tensors: Tensors | None = None, **words: Any) -> Tensors:
-    """The tensors with words (JSON data) beside them."""
+    """The tensors, with words (JSON data) as one more tensor."""
     return {**(tensors or {}), WORDS: to_tensor(words)}
 
 
 def words_of(tensors: Tensors) -> dict[str, Any]:
-    """The words beside tensors; none where there are none."""
+    """The words among tensors; an empty dictionary if there are none."""
     return from_tensor(tensors[WORDS]) if WORDS in tensors else {}
 
 
@@ -253,5 +253,5 @@ def to_tensor(value: Any) -> torch.Tensor:
 
 
 def from_tensor(tensor: torch.Tensor) -> Any:
-    """JSON data of such a tensor."""
+    """The JSON data in a tensor of bytes."""
     return json.loads(tensor.numpy().tobytes())

@@ -1,4 +1,4 @@
-"""A trainer's side of the servers: which rows lie where, pulled and pushed once a step, and counted."""
+"""A trainer's side of the servers: it pulls rows and pushes gradients once a step, and counts what it moves."""
 
 import os
 import secrets
@@ -31,15 +31,15 @@ from recsmith.training.systems.remote.members import HOLD
 from recsmith.training.systems.remote.updates import shard_key, shards_by_table
 from recsmith.units import counted
 
-BEATS = 4  # signs of life within the timeout
-Waiting = dict[int, Pending]  # by server, what waits for its answer
+BEATS = 4  # signs of life that a trainer sends within the timeout
+Waiting = dict[int, Pending]  # server -> function that waits for its answer
 
 
 @dataclass
 class RemoteCounts:
-    """What a trainer has moved: rows that were pulled and pushed, numbers in them, ids sent; bytes of all messages.
+    """What a trainer has moved: rows pulled and pushed, bytes of these rows and of their ids, bytes of all messages.
 
-    server_s: seconds of waiting for servers in pulls and pushes.
+    server_s: seconds spent waiting for servers in pulls and pushes.
     """
 
     steps: int = 0
@@ -53,9 +53,9 @@ class RemoteCounts:
 
 @dataclass
 class TableClient:
-    """The tables of a job, as a trainer reaches them.
+    """A trainer's access to the tables of a job, and to what server 0 knows of the other trainers.
 
-    calls: to the servers. clock: steps that all trainers have pushed.
+    calls: the connection to the servers. clock: number of steps that all trainers have pushed.
     """
 
     calls: ServerCalls
@@ -64,33 +64,33 @@ class TableClient:
 
     def __post_init__(self) -> None:
         self.rank, self.world, self.generation, self.trainers = 0, 1, 0, 1
-        self.batch: int | None = None  # that is leased, where trainers do not keep step
+        self.batch: int | None = None  # number of the leased batch, if trainers do not keep step
         self.lag = 0  # steps by which its rows lag behind
-        self.step_s: float | None = None  # of a mean step of all trainers, once these are done
-        self.dense: Tensors = {}  # this trainer's dense layers, where they are on server 0
+        self.step_s: float | None = None  # seconds of a mean step of all trainers, once these are done
+        self.dense: Tensors = {}  # this trainer's dense layers, if they are on server 0
         self.parameters = dict[str, torch.nn.Parameter]()
         self.group, self.timeout_s = TrainerGroup(), self.calls.place.timeout_s
-        self.lost, self.joined, self.left = list[str](), list[str](), list[str]()  # trainers, in order
-        self._logged = dict[str, int]()  # how many of each are in the log
+        self.lost, self.joined, self.left = list[str](), list[str](), list[str]()  # names of trainers, in order
+        self._logged = dict[str, int]()  # how many names of each list are in the log
         self.leaving: Callable[[], bool] = lambda: False  # whether this trainer is to leave the others
         self._heard = time.monotonic()
         self._shards = dict[str, list[Shard]]()
         self._stop = threading.Event()
         self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
-        self._pushing = Waiting()  # for servers to take the step
+        self._pushing = Waiting()  # pushes that servers have not answered yet
 
     def gather(self) -> dict[str, Any]:
-        """Wait for the other trainers; the place of this one, or that the job is `over`."""
+        """Wait for the other trainers; the place of this one among them, or `over` if the job has ended."""
         place = self.wait_for("gather")
         if "over" not in place:
             self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
             self.clock, self.lookups, self._pushing = place["step"], [], Waiting()
-            os.environ["RANK"] = str(self.rank)  # of those who write messages, 0
+            os.environ["RANK"] = str(self.rank)  # rank 0 writes messages
             self._tell(place)
         return place
 
     def begin(self) -> tuple[Plan, Any, dict[str, str], Tensors]:
-        """(plan of the servers, progress, names of the tables' parameters, dense layers)."""
+        """State of the servers: (their plan, progress, parameter name of each table, dense layers)."""
         answer = self._call(0, "begin")
         said = words_of(answer)
         plan = plan_from_raw(said["plan"], "server 0's plan")
@@ -99,7 +99,7 @@ class TableClient:
 
     @contextmanager
     def living(self) -> Generator[None]:
-        """Say that this trainer lives, again and again, and leave a group in which one does not."""
+        """Report regularly that this trainer lives; cut its process group once a trainer of it was left out."""
 
         def beat() -> None:
             while not self._stop.wait(self.timeout_s / BEATS):
@@ -114,7 +114,7 @@ class TableClient:
                 except LeftOut:
                     group.cut()
                     return
-                except RecSmithError:  # the next step tells it
+                except RecSmithError:  # the next step raises it
                     continue
 
         threading.Thread(target=beat, daemon=True, name="recsmith-alive").start()
@@ -124,7 +124,7 @@ class TableClient:
             self._stop.set()
 
     def left_out(self) -> str | None:
-        """Why this trainer was left out, if it was."""
+        """Why this trainer was left out; None if it was not."""
         try:
             self.ask("alive")
         except LeftOut as error:
@@ -134,7 +134,7 @@ class TableClient:
         return None
 
     def _tell(self, said: dict[str, Any]) -> None:
-        """Tell whoever started the job which trainers were left out, joined and left, each once."""
+        """Report which trainers were left out, joined or left to the process that started the job, each once."""
         now = f"{counted(said['trainers'], 'trainer')} {'share a step' if self.generation else 'take batches'} now"
         for name in said["lost"][len(self.lost) :]:
             write_message({"left_out": name})
@@ -145,7 +145,7 @@ class TableClient:
         self.lost, self.joined, self.left = said["lost"], said["joined"], said["left"]
 
     def log_changes(self, log: RunLog, step: int) -> None:
-        """Write an event of the trainers that came and went since the last one, if any did."""
+        """Log which trainers came and went since the last such event, if any did."""
         now = {"joined": self.joined, "left": self.left, "lost": self.lost}
         new = {key: names[self._logged.get(key, 0) :] for key, names in now.items()}
         if any(new.values()):
@@ -153,11 +153,11 @@ class TableClient:
             log.write("trainers", {"step": step, **new})
 
     def shards(self, table: str) -> list[Shard]:
-        """Where its rows are."""
+        """The shards of a table; the rank of a shard is its server."""
         return self._shards[table]
 
     def pull(self, ids: dict[str, torch.Tensor], *, train: bool) -> Tensors:
-        """The rows of each table's ids, which are sorted and each there once. train: they are pushed later."""
+        """The rows of each table's ids, which are sorted and distinct. train: whether gradients are pushed later."""
         asked: dict[int, Tensors] = {}
         places: list[tuple[str, Shard, torch.Tensor | slice]] = []
         for table, wanted in ids.items():
@@ -181,17 +181,17 @@ class TableClient:
         return rows
 
     def pull_dense(self) -> None:
-        """Dense layers as server 0 has them now."""
+        """Copy the current dense layers of server 0 into this trainer's."""
         answers = self._call_all("pull", {0: {}}, train=False, dense=True)
         with torch.no_grad():
             for name, each in self.dense.items():
                 each.copy_(answers[0][name])
 
     def push(self) -> None:
-        """The gradients of the rows that the step has looked up.
+        """Push the gradients of the rows that the step has looked up.
 
-        `commit` waits until servers have them. A batch that is leased waits for nobody, and counts when server 0 has
-        its part: when all others have theirs.
+        `commit` waits until servers have them. A leased batch waits for no other trainer. Server 0 gets its part last,
+        and counts the batch then, because all other servers have theirs.
         """
         gradients = {table: _gradient(rows) for table, _, rows in self.lookups}
         sent: dict[int, Tensors] = {}
@@ -222,11 +222,11 @@ class TableClient:
         self.clock += 1
 
     def ask(self, function: str, **words: Any) -> Any:
-        """What server 0 says."""
+        """The answer of server 0."""
         return words_of(self._call(0, function, **words))["answer"]
 
     def wait_for(self, function: str, **words: Any) -> Any:
-        """What server 0 says, once it has an answer.
+        """The answer of server 0, asked again until it has one.
 
         Raises:
             Departed: this trainer is to leave, and asked for its place or its next batch.
@@ -239,26 +239,26 @@ class TableClient:
         return answer
 
     def read(self, shard: Shard, first: int, last: int) -> torch.Tensor:
-        """Rows of a shard, counted from its first."""
+        """Rows `first` to `last` (exclusive) of a shard, counted from its first row."""
         said = {"shard": shard_key(shard), "first": first, "last": last}
         return self._call(shard.rank, "read", **said, committed=self.clock, generation=self.generation)["rows"]
 
     def changed(self) -> bool:
-        """Whether the trainers change within twice the timeout, as they do where one has died."""
+        """Whether the set of trainers changes within twice the timeout, as it does if one of them has died."""
         return any(self.ask("changed", generation=self.generation) for _ in range(int(2 / HOLD)))
 
     def to_all(self, function: str, tensors: Tensors, progress: Any, **words: Any) -> None:
-        """Call every server with the same, at once. progress: how far the trainers are."""
+        """Send the same call to every server at once, and wait for all answers. progress: how far the trainers are."""
         servers = range(self.calls.place.servers)
         said = worded(tensors, progress=progress, committed=progress["step"], generation=self.generation, **words)
         for wait in [self.calls.begin(each, function, said, self.timeout_s) for each in servers]:
             wait()
 
     def save(self, dense: Tensors, progress: Any, random: list[Any]) -> str | None:
-        """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may.
+        """Have the servers save the job; returns what went wrong, or None. Writing may take longer than a call may.
 
         Raises:
-            RecSmithError: a server does not answer, or they write for longer than anything may take.
+            RecSmithError: a server does not answer, or writing takes longer than `long_s` of the servers' place.
         """
         self.to_all("save", dense, progress, random=random, save=secrets.token_hex(8))
         writing, until = set(range(self.calls.place.servers)), time.monotonic() + self.calls.place.long_s
@@ -280,7 +280,7 @@ class TableClient:
         return self._wait_all(self._begin_all(function, tensors, **words))
 
     def _begin_all(self, function: str, tensors: dict[int, Tensors], **words: Any) -> Waiting:
-        """Call servers, all at once, without waiting for their answers."""
+        """Call several servers at once, without waiting for their answers."""
         words, begun = {"committed": self.clock, "generation": self.generation, **words}, time.perf_counter()
         sent = {server: worded(each, **words) for server, each in tensors.items()}
         waiting = {server: self.calls.begin(server, function, each, self.timeout_s) for server, each in sent.items()}
@@ -289,7 +289,7 @@ class TableClient:
         return waiting
 
     def _wait_all(self, waiting: Waiting) -> dict[int, Tensors]:
-        """The answers, once all have come."""
+        """Wait for the answers of all servers."""
         begun = time.perf_counter()
         answers = {server: wait() for server, wait in waiting.items()}
         self.counts.received_bytes += _bytes(answers)

@@ -1,7 +1,7 @@
-"""Tensors and words as bytes of a socket: a length, JSON that says what follows, and tensors as they lie in memory.
+"""Frames on a socket: a length, JSON that describes what follows, and the bytes of tensors as they are in memory.
 
-Nothing of a frame is executed: what it may hold are numbers of a few types, whose sizes are checked before memory is
-taken for them.
+Nothing in a frame is executed. It may hold numbers of a few types, whose sizes are checked before memory is allocated
+for them.
 """
 
 import json
@@ -21,19 +21,19 @@ DTYPES = {
     for each in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
                  torch.int8, torch.uint8, torch.bool)
 }  # fmt: skip
-LARGEST_HEAD = 2**26  # bytes of JSON; the names of a million tensors need half
+LARGEST_HEAD = 2**26  # bytes of JSON; the names of a million tensors need half of this
 LARGEST = 2**40  # bytes of tensors
-JOINED = 2**16  # bytes of a frame up to which it is sent as one
-MOST_PARTS = 512  # of a call that sends; Linux takes 1,024
+JOINED = 2**16  # frames of at most this many bytes are joined and sent as one buffer
+MOST_PARTS = 512  # buffers that one sendmsg call sends; Linux takes at most 1,024
 _LENGTH = struct.Struct(">I")
 
 
 def send_frame(to: socket.socket, words: Any, tensors: Tensors, until: float) -> None:
-    """Send words (JSON data) and tensors. until: as `time.monotonic` tells it.
+    """Send words (JSON data) and tensors. until: the deadline, in seconds of `time.monotonic`.
 
     Raises:
         TimeoutError: the other side did not take them in time.
-        OSError: it has gone.
+        OSError: the connection is closed.
     """
     whole = {name: each.detach().contiguous() for name, each in tensors.items()}
     kinds = [[name, str(each.dtype).removeprefix("torch."), list(each.shape)] for name, each in whole.items()]
@@ -45,12 +45,12 @@ def send_frame(to: socket.socket, words: Any, tensors: Tensors, until: float) ->
 
 
 def receive_frame(of: socket.socket, until: float, within: float = math.inf) -> tuple[Any, Tensors]:
-    """The next words and tensors. within: seconds in which all of them come, from their first bytes on.
+    """Receive the next words and tensors. within: seconds that a frame may take, counted from its first bytes.
 
     Raises:
-        TimeoutError: they did not come in time.
-        OSError: the other side has gone.
-        CorruptFile: what came is no frame.
+        TimeoutError: the frame did not arrive in time.
+        OSError: the connection is closed.
+        CorruptFile: the bytes received are no frame.
     """
     (length,) = _LENGTH.unpack(receive_bytes(of, _LENGTH.size, until))
     until = min(until, time.monotonic() + within)
@@ -67,14 +67,14 @@ def receive_frame(of: socket.socket, until: float, within: float = math.inf) -> 
 
 
 def receive_bytes(of: socket.socket, length: int, until: float) -> bytes:
-    """The next bytes; raises as `receive_frame`."""
+    """Receive this many bytes; raises TimeoutError and OSError like `receive_frame`."""
     found = bytearray(length)
     _fill(of, memoryview(found), until)
     return bytes(found)
 
 
 def _room(kind: str, shape: list[int]) -> torch.Tensor:
-    """A tensor to be filled."""
+    """An uninitialized tensor to receive into; ValueError if its shape is invalid or it is too large."""
     dtype = DTYPES[kind]
     if any(type(each) is not int or each < 0 for each in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
         raise ValueError(f"a tensor of shape {shape}")
@@ -86,7 +86,7 @@ def _memory(tensor: torch.Tensor) -> memoryview:
 
 
 def _send(to: socket.socket, parts: list[memoryview], until: float) -> None:
-    """Send all parts from where they lie, as many at once as a call takes."""
+    """Send all parts without copying them, at most MOST_PARTS with each call."""
     while parts:
         to.settimeout(_left(until))
         sent = to.sendmsg(parts[:MOST_PARTS])
@@ -106,7 +106,7 @@ def _fill(of: socket.socket, room: memoryview, until: float) -> None:
 
 
 def _left(until: float) -> float | None:
-    """Seconds until then, as sockets take them."""
+    """Seconds left until a deadline, as a socket's timeout; None for no deadline."""
     if until == math.inf:
         return None
     left = until - time.monotonic()

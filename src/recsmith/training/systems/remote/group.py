@@ -1,7 +1,7 @@
-"""The process group of trainers that keep step, which each of them can leave while it waits in it.
+"""The process group of trainers that keep step, which a trainer can leave while it waits in a collective.
 
-gloo waits for a peer that is stopped, or behind a dead network, as long as its timeout says: connections stay open.
-So the sockets of a group are remembered as they are made, and shutting them down ends every wait with an error.
+gloo waits for a peer that is stopped, or behind a dead network, until its timeout, because connections stay open. So
+the sockets of a group are noted when they are made, and shutting them down ends every wait with an error.
 """
 
 import os
@@ -20,19 +20,19 @@ from recsmith.jobs.machine import listener
 from recsmith.training.systems.remote.calls import ServerPlace
 from recsmith.training.systems.remote.on_sockets import descriptors_to_servers
 
-STORE_S = 30.0  # of whoever asks a store and gets no answer
-Sockets = set[tuple[int, str]]  # file descriptors, and what each stands for
+STORE_S = 30.0  # seconds after which a store's client that gets no answer fails
+Sockets = set[tuple[int, str]]  # (file descriptor, its target in /proc/self/fd)
 
 
 class TrainerGroup:
-    """The group of a generation, and its sockets."""
+    """The process group of one generation of trainers, and its sockets."""
 
     def __init__(self) -> None:
         self._mine = set[tuple[int, str]]()
         self._before: Sockets | None = None
 
     def join(self, place: ServerPlace, meet: str, *, generation: int, rank: int, world: int) -> None:
-        """Join the group of all trainers. meet: 'host:port' of the store where process groups form."""
+        """Join the process group of all trainers. meet: 'host:port' of the store where process groups form."""
         host, _, port = meet.rpartition(":")
         longest = timedelta(seconds=place.long_s)
         with self.opening():
@@ -43,7 +43,7 @@ class TrainerGroup:
 
     @contextmanager
     def opening(self) -> Generator[None]:
-        """Sockets that are made within belong to the group."""
+        """Within this context, every new socket is counted as one of the group."""
         before = self._before = _sockets()
         try:
             yield
@@ -52,18 +52,18 @@ class TrainerGroup:
             self._before = None
 
     def cut(self) -> None:
-        """End every wait in the group, on any thread: gloo raises a RuntimeError."""
+        """End every wait in the group, on any thread, with a RuntimeError of gloo."""
         now, before = _sockets(), self._before
         for descriptor, _ in (self._mine & now) | (set() if before is None else now - before):
             with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as each:
-                each.getpeername()  # a listener has none: gloo aborts the process where one is shut down
+                each.getpeername()  # raises for a listener: gloo aborts the process if one is shut down
                 each.shutdown(socket.SHUT_RDWR)
 
 
 def hosted_meeting(address: str) -> tuple[TCPStore, str]:
-    """The store where process groups form, hosted here, and its 'host:port'.
+    """The store where process groups form, hosted by this process, and its 'host:port'.
 
-    address: likewise, at which alone it listens; a port of 0 is a free one.
+    address: the only 'host:port' at which it listens; port 0 picks a free port.
 
     Raises:
         UsageError: another program listens there.
@@ -80,7 +80,7 @@ def hosted_meeting(address: str) -> tuple[TCPStore, str]:
 
 
 def _sockets() -> Sockets:
-    """The sockets of this process, but for those to servers."""
+    """The sockets of this process, except those connected to servers."""
     found: Sockets = set()
     spared = descriptors_to_servers()
     for each in Path("/proc/self/fd").iterdir():

@@ -1,7 +1,7 @@
 """Starts the servers and the trainers of a run on this machine, and ends them.
 
-Each is a process of its own, with no torchrun around them, which would end all when one is killed. This process hosts
-the store where they meet.
+Each is a process of its own. They are not started by torchrun, which would end all of them if one is killed. This
+process hosts the store where they meet.
 """
 
 import fcntl
@@ -32,37 +32,37 @@ from recsmith.training.systems.remote.planning import check_same_run, listening_
 from recsmith.training.systems.remote.settings import RunRemote
 
 HERE = "recsmith.training.systems.remote"
-JOINED = 1000  # number of a trainer that joins: it writes no log
+JOINED = 1000  # number of every trainer that joins: it is not 0, so it writes no log
 
 
 @dataclass(frozen=True)
 class StartedProcess:
-    """A server or a trainer. folder: of its arguments, its output and its result."""
+    """The process of a server or a trainer. folder: holds its arguments, its output and its result."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     @property
     def result(self) -> Raw:
-        """What it returned; nothing where it has not."""
+        """The value that the process returned; empty if it has not returned."""
         found = next(iter(self.folder.glob("rank-*.json")), None)
         return {} if found is None else json.loads(found.read_text())["result"]
 
     @property
     def finished(self) -> bool:
-        """Whether it trained until the job was done."""
+        """Whether the process trained until the job was done."""
         return "step" in self.result
 
     def failure(self) -> RecSmithError | None:
-        """What it raised; None where something killed it."""
+        """The error that the process raised; None if something killed it."""
         return failure_of(self.folder) if any(self.folder.glob("*.error")) else None
 
 
-Failure = Callable[[], RecSmithError | None]  # why a server has ended; None while all of them live
+Failure = Callable[[], RecSmithError | None]  # returns why a server has ended; None while all servers live
 
 
 def _failure_of(servers: list[StartedProcess]) -> RecSmithError | None:
-    """What a server has raised that is a process of this machine, or that it has ended."""
+    """The error of a server process of this machine that has ended; None while all of them live."""
     for number, each in enumerate(servers):
         if each.process.poll() is not None:
             return each.failure() or lost(number, _how(each))
@@ -73,7 +73,7 @@ def _failure_of(servers: list[StartedProcess]) -> RecSmithError | None:
 def _started(
     folder: Path, function: str, arguments: Raw, rank: int, environment: dict[str, str], passed: Sequence[int] = ()
 ) -> Generator[StartedProcess]:
-    """A process that runs a function of ours; it ends with this block. passed: file descriptors for it."""
+    """A process that runs a function of RecSmith; it is killed at the end. passed: file descriptors to inherit."""
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments, "joins": False}))
     with (folder / "output.log").open("wb") as output:
@@ -89,7 +89,7 @@ def _started(
 
 
 def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -> Raw:
-    """Train a run on servers and so many trainers of this machine; what came of it.
+    """Train a run on servers and this many trainers of this machine, and return the result.
 
     Raises:
         UsageError: the address is in use, or another job writes to the folder.
@@ -132,11 +132,11 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
         for message in _until_ended(servers, ranks, log):
             on_message(message)
         del store
-        return max((each.result for each in ranks.values() if each.finished), key=len)  # of who wrote the model
+        return max((each.result for each in ranks.values() if each.finished), key=len)  # from the model's writer
 
 
 def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
-    """Train as one more trainer of the job that runs in a run's folder, until it ends; what came of it.
+    """Train as one more trainer of the job that runs in a run's folder, until the job ends, and return the result.
 
     Raises:
         UsageError: no job with servers runs there.
@@ -163,13 +163,13 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
 
 @contextmanager
 def _alive(folder: Path) -> Generator[Sequence[int]]:
-    """A lock that a trainer's process holds as long as it lives, where it is on the machine of the servers.
+    """The descriptor of a lock that a trainer's process holds as long as it lives; none on another machine.
 
-    folder: of the trainer, in that of the job's processes.
+    folder: the trainer's, in the folder of the job's processes.
     """
     with ExitStack() as held:
         locks = list[int]()
-        with suppress(OSError):  # of another machine, or of a job that has just ended
+        with suppress(OSError):  # the job runs on another machine, or has just ended
             folder.mkdir()
             lock = held.enter_context((folder / "new").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -179,7 +179,7 @@ def _alive(folder: Path) -> Generator[Sequence[int]]:
 
 
 def read_place(file: Path) -> Raw:
-    """Where the servers of a job are, as it told, and its run; CorruptFile where the file says something else."""
+    """Read where the servers of a job are, and its run, from the job's file; CorruptFile if it is incomplete."""
     raw, source = read_json(str(file)), str(file)
     told = cast(Raw, raw) if isinstance(raw, dict) else {}
     place, meet = decode(ServerPlace, told.get("place"), source), told.get("meet")
@@ -192,7 +192,7 @@ def read_place(file: Path) -> Raw:
 
 @contextmanager
 def _place_told(file: Path, told: Raw) -> Generator[None]:
-    """A file that tells this user's processes where the servers are, while the job runs."""
+    """Write a file, readable by this user alone, that says where the servers are, and remove it when the job ends."""
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
         opened.write(json.dumps(told))
@@ -204,7 +204,7 @@ def _place_told(file: Path, told: Raw) -> Generator[None]:
 
 @contextmanager
 def _meeting(remote: RunRemote, folder: Path) -> Generator[tuple[str, Any, str]]:
-    """Where servers are called, and the store where process groups form, with its 'host:port'."""
+    """Yield the address at which servers are called, the store where process groups form, and its 'host:port'."""
     from recsmith.training.systems.remote.group import hosted_meeting
 
     if remote.backend == "ray":
@@ -220,7 +220,7 @@ def _meeting(remote: RunRemote, folder: Path) -> Generator[tuple[str, Any, str]]
 
 
 def _own_servers(place: ServerPlace, settings: Raw, start: Callable[..., StartedProcess]) -> Generator[StartedProcess]:
-    """The servers of a job, processes of this machine; those of sockets are given their listeners."""
+    """Start the servers of a job as processes of this machine; with sockets, each is given its listener."""
     serving = f"{HERE}.hosting:serve_on_process"
     for server in range(place.servers):
         said = {**settings, "server": server}
@@ -247,9 +247,9 @@ def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[Failure]:
 def _until_ended(
     failed: Failure, trainers: dict[str, StartedProcess], log: JobLog, *, joined: bool = False
 ) -> Generator[Any]:
-    """Messages of the job, until its trainers have ended, but for those that were left out.
+    """Yield messages of the job until all trainers have ended that were not left out.
 
-    joined: whether this is the one trainer that joined a job.
+    joined: whether this is the single trainer of a process that joined a job.
     """
     left, out, silent, asked = dict(trainers), set[str](), set[str](), next(iter(trainers))
     while left.keys() - out:
@@ -268,7 +268,7 @@ def _until_ended(
                 (each.folder / ENDED).touch()
                 rest = "; the others go on" if left.keys() - out else ""
                 yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}){rest}")}
-        if asked not in (here := left.keys() - out - silent) and here:  # by a signal: any of them has all end
+        if asked not in (here := left.keys() - out - silent) and here:  # a signal to any of them ends all
             asked = min(here)
             yield {"pid": left[asked].process.pid}
         time.sleep(POLL_S)
@@ -283,7 +283,7 @@ def _until_ended(
 
 
 def _told(message: Any, trainers: dict[str, StartedProcess]) -> Generator[Any]:
-    """A message for people; of a trainer that was left out, unless its end was told before."""
+    """Yield a message for people; a trainer that was left out is reported only if its end was not reported before."""
     name = message.get("left_out")
     if name is None:
         yield message
@@ -304,7 +304,7 @@ def _how(each: StartedProcess) -> str:
 def serve_on_process(
     run: Raw, place: Raw, meet: str, server: int, trainers: int, processes: str, listener: int | None = None
 ) -> None:
-    """What a process of a server runs, until whoever started it ends it. listener: of sockets, a file descriptor."""
+    """Run a server in this process until the parent process ends it. listener: with sockets, a file descriptor."""
     from recsmith.training.systems.remote.server import serve
 
     where = ServerPlace(**place)
@@ -318,7 +318,7 @@ def serve_on_process(
 
         SocketServer(where, functions, socket.socket(fileno=listener))
     stopped = time.monotonic() + 2 * where.timeout_s
-    while not functions.deserted() or time.monotonic() > stopped:  # the latter where this process itself was stopped
+    while not functions.deserted() or time.monotonic() > stopped:  # the latter if this process itself was stopped
         stopped = time.monotonic() + 2 * where.timeout_s
         time.sleep(where.timeout_s)
     raise forsaken(where)

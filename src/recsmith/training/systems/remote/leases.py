@@ -1,9 +1,9 @@
-"""Which batches trainers take where nobody waits for all: leases that server 0 gives, within a bounded lag.
+"""Leases of batches, which server 0 gives to trainers that do not keep step, within a bounded lag.
 
-B batches come in the order of the data; W of them, one for each trainer that the job began with, are a step. A trainer
-leases the next batch as soon as it is done with its last, so that a slow one takes fewer. The bound is that of
-stale-synchronous parallel training (Ho et al., NeurIPS 2013): what is leased is at most s steps ahead of the oldest
-batch that is not pushed yet, so that no row that is pulled lacks gradients of steps further back.
+Batches are numbered in the order of the data; W of them, one for each trainer that the job began with, are a step. A
+trainer leases the next batch as soon as it is done with its last, so a slow one takes fewer. The bound is that of
+stale-synchronous parallel training (Ho et al., NeurIPS 2013): a leased batch is at most s steps ahead of the oldest
+batch that is not pushed yet, so no pulled row lacks gradients of steps further back.
 """
 
 import time
@@ -15,9 +15,9 @@ from recsmith.training.systems.remote.members import HOLD, JOINER, HeardTrainers
 
 
 class BatchLeases(HeardTrainers):
-    """The batches of a job. width: W. staleness: s. every: batches between two checkpoints; None: no checkpoints.
+    """The leases of a job. width: W. staleness: s. every: batches between two checkpoints; None: no checkpoints.
 
-    first: the first batch that is not trained yet. total: batches of the job, where it is known.
+    first: the first batch that is not trained yet. total: number of batches of the job; None if unknown.
     """
 
     def __init__(
@@ -26,27 +26,27 @@ class BatchLeases(HeardTrainers):
     ) -> None:  # fmt: skip
         super().__init__(timeout_s)
         self.width, self.staleness, self.every, self.first, self.total = width, staleness, every, first, total
-        self.lags = Counter[int]()  # steps by which the rows of a batch lagged behind
-        self.repeated = 0  # batches of trainers that were left out
-        self.stopped, self.kept = False, first  # whether a signal ended it; the batch before which all is saved
+        self.lags = Counter[int]()  # steps by which rows lagged behind -> number of batches
+        self.repeated = 0  # batches trained again, because their trainer was left out
+        self.stopped, self.kept = False, first  # whether a signal ended the job; batches before this one are saved
         self._next, self._saved, self._saver = first, first, ""
-        self._taken, self._orphans = dict[int, str](), list[int]()  # batches under way, by whom; of nobody
+        self._taken, self._orphans = dict[int, str](), list[int]()  # batch -> its trainer; batches that lost theirs
         self._begun, self._ended = 0.0, 0.0
-        self._chief = ""  # who writes the model
-        self._since = dict[str, float]()  # when each trainer was given what it does now
+        self._chief = ""  # name of the trainer that writes the model
+        self._since = dict[str, float]()  # when each trainer was given its current work
 
     @property
     def oldest(self) -> int:
-        """The first batch that is not pushed."""
+        """The first batch that is not pushed yet."""
         return min([*self._taken, *self._orphans, self._next])
 
     def leave(self, name: str) -> None:
-        """A trainer is done, and nobody waits for it any more."""
+        """Note that a trainer is done, so that nobody waits for it any more."""
         with self._turn:
             self._gone(name)
 
     def lease(self, name: str) -> dict[str, Any] | None:
-        """What a trainer does next: train `batch`, `save` what is before one, or `end`; None: ask again."""
+        """The next work of a trainer: train a `batch`, `save` the state before a batch, or `end`; None: ask again."""
         with self._turn:
             self.hear(name)
             self._note_joined([name])
@@ -63,13 +63,13 @@ class BatchLeases(HeardTrainers):
             return made
 
     def drop_silent(self) -> None:
-        """Leave out who is silent, and who lives and was given a batch, or asked to save, very long ago."""
+        """Leave out silent trainers, and those that got a batch or were asked to save LONG times the timeout ago."""
         super().drop_silent()
         last = time.monotonic() - LONG * self.timeout_s
         self._drop({each for each in {*self._taken.values(), self._saver} if self._since.get(each, last) < last})
 
     def push(self, name: str, batch: int) -> None:
-        """A trainer has pushed a batch to all servers."""
+        """Note that a trainer has pushed a batch to all servers."""
         with self._turn:
             self.hear(name)
             if self._taken.get(batch) == name:
@@ -78,14 +78,14 @@ class BatchLeases(HeardTrainers):
             self._turn.notify_all()
 
     def saved(self, _: str, batch: int, well: bool = True) -> None:
-        """What is before a batch is saved, or could not be written, which is not tried again."""
+        """Note that the state before a batch was saved, or could not be written (not `well`); it is not tried again."""
         with self._turn:
             self._saved, self._saver = batch, ""
             self.kept = batch if well else self.kept
             self._turn.notify_all()
 
     def end_at(self, _: str, batch: int) -> None:
-        """The data ends before a batch, as a trainer has found who leased it; or the job is asked to end there."""
+        """End the job before a batch: the data ends there, as its trainer has found, or the job was asked to end."""
         with self._turn:
             self.total = batch if self.total is None else min(self.total, batch)
             self._taken = {each: who for each, who in self._taken.items() if each < self.total}
@@ -94,18 +94,18 @@ class BatchLeases(HeardTrainers):
             self._turn.notify_all()
 
     def stop(self, name: str, signal: bool) -> None:
-        """Have the job end after the step that is under way. signal: whether one asked for it, and not a watcher."""
+        """End the job after the step that is under way. signal: whether a signal asked for it, not a watcher."""
         self.stopped |= signal
         self.end_at(name, -(-self._next // self.width) * self.width)
 
     def drained(self, name: str) -> dict[str, Any] | None:
-        """What became of the job once all is trained and every trainer has come; None: ask again.
+        """The job's result, once all batches are trained and every trainer was heard; None: ask again.
 
-        Trainer 0 cuts the log where the job goes on as it comes, and so would cut off the lines of who had ended the
-        job before.
+        All trainers are awaited because trainer 0 truncates the log when it starts, at the step that the job continues
+        from, and so would delete lines of other trainers if they had ended the job before.
 
-        mine: whether this trainer writes the model. step: that it ended after. saved: the step of the newest
-        checkpoint. ended: by a signal.
+        mine: whether this trainer writes the model. step: the last step. saved: the step of the newest checkpoint.
+        ended: whether a signal ended the job.
         """
         with self._turn:
             self.hear(name)
@@ -120,7 +120,7 @@ class BatchLeases(HeardTrainers):
             }  # fmt: skip
 
     def _all_came(self) -> bool:
-        """Whether each trainer that the job began with was heard or has ended; none is waited for very long."""
+        """Whether each trainer that the job began with was heard or has ended; waits LONG times the timeout at most."""
         came = {each for each in {*self._heard, *self._done, *self.lost} if not each.startswith(JOINER)}
         waited = time.monotonic() - max(self._begun, self._ended)
         return len(came) >= self.width or waited > LONG * self.timeout_s
@@ -132,7 +132,7 @@ class BatchLeases(HeardTrainers):
         }  # fmt: skip
 
     def found(self, name: str) -> dict[str, Any] | None:
-        """What a trainer may do now; None: nothing."""
+        """The work that a trainer may take now; None if there is none."""
         if self._orphans:
             return self._take(self._orphans.pop(0), name)
         if self.total is not None and self._next >= self.total:
@@ -162,7 +162,7 @@ class BatchLeases(HeardTrainers):
         return {"batch": batch, "lag": lag}
 
     def dropped(self, name: str) -> None:
-        """Have the batches of a trainer that was left out be trained by others."""
+        """Give the batches of a trainer that was left out to other trainers."""
         mine = [batch for batch, who in self._taken.items() if who == name]
         self.repeated += len(mine)
         self._orphans += mine

@@ -1,7 +1,7 @@
-"""Which trainers there are, as server 0 knows it: they gather, step together, and one that is silent is left out.
+"""The trainers of a job, as server 0 knows them: they gather, step together, and a silent one is left out.
 
-A step is committed when every trainer has pushed it to every server. Until then no server applies any of it, so that a
-step during which a trainer dies is trained once more by the others, and by halves on no server.
+A step is committed when every trainer has pushed it to every server. Until then no server applies any of it. So if a
+trainer dies during a step, the others train it again, and no server has applied half of it.
 """
 
 import fcntl
@@ -15,14 +15,14 @@ from typing import Any
 
 from recsmith.training.systems.remote.calls import LONG, LeftOut, Regroup
 
-ENDED = "ended"  # a file in the folder of a process that has ended before the job was done
-ALIVE = "alive"  # a file in the folder of a trainer that joined, which its process locks as long as it lives
-JOINER = "trainer-joined-"  # how names of trainers begin that join
-HOLD = 0.25  # of the timeout: a server keeps a caller waiting for so long at most, who then asks again
+ENDED = "ended"  # file in the folder of a process that has ended before the job was done
+ALIVE = "alive"  # file in the folder of a trainer that joined, locked by its process while it lives
+JOINER = "trainer-joined-"  # prefix of the names of trainers that join
+HOLD = 0.25  # fraction of the timeout that a server keeps a caller waiting at most; it then asks again
 
 
 def ended_in(processes: Path) -> set[str]:
-    """Names of the trainers of this machine that have ended before the job was done, or that joined and ended."""
+    """Names of this machine's trainers that have ended before the job was done, or that joined and ended."""
     told = {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
     return told | {each.parent.name for each in processes.glob(f"{JOINER}*/{ALIVE}") if _is_free(each)}
 
@@ -35,24 +35,24 @@ def _is_free(lock: Path) -> bool:
 
 
 class HeardTrainers:
-    """Trainers as server 0 hears of them. timeout_s: of silence, after which one is left out for good.
+    """The trainers that server 0 hears. timeout_s: seconds of silence after which a trainer is left out for good.
 
-    ended: names of those whose process is known to have ended, heard before or not; nobody waits for them.
+    ended: returns names of trainers whose process is known to have ended, heard before or not; nobody waits for them.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.ended: Callable[[], set[str]] = set
-        self.lost: list[str] = []  # trainers that were left out
-        self.joined: list[str] = []  # those that joined, and of these the ones that left as they were asked to end
+        self.lost: list[str] = []  # names of trainers that were left out
+        self.joined: list[str] = []  # names of trainers that joined; `left`: those of them that left when asked to end
         self.left: list[str] = []
-        self._done = set[str]()  # trainers that have left, of which nothing more is expected
+        self._done = set[str]()  # trainers that have left, from which nothing more is expected
         self._turn = threading.Condition()
         self._heard = dict[str, float]()
         self._looked = self._newest = time.monotonic()
 
     def alive(self, name: str, generation: int = 0) -> dict[str, Any]:
-        """A trainer says that it lives; who was left out, and whether the trainers that it steps with lack one."""
+        """Note that a trainer lives; returns `changes`, and whether a trainer of its generation was left out."""
         with self._turn:
             self.hear(name)
             self.drop_silent()
@@ -63,11 +63,11 @@ class HeardTrainers:
         return {"lost": self.lost, "joined": self.joined, "left": self.left, "trainers": self.training()}
 
     def training(self) -> int:
-        """How many trainers train now."""
+        """Number of trainers that train now."""
         return len(self._heard)
 
     def depart(self, name: str) -> None:
-        """A trainer that joined leaves before the job is done; the others go on."""
+        """Note that a trainer that joined leaves before the job is done; the others go on."""
         with self._turn:
             self._gone(name)
             self.left.append(name)
@@ -75,16 +75,16 @@ class HeardTrainers:
             self._turn.notify_all()
 
     def _gone(self, name: str) -> None:
-        """Expect nothing more of a trainer."""
+        """Expect nothing more from a trainer."""
         self._heard.pop(name, None)
         self._done.add(name)
 
     def _note_joined(self, names: Iterable[str]) -> None:
-        """Note who of those that train has joined."""
+        """Note which of these training trainers have joined."""
         self.joined += [each for each in names if each.startswith(JOINER) and each not in self.joined]
 
     def lacks_one(self, generation: int) -> bool:
-        """Whether one of the trainers that step together was left out."""
+        """Whether a trainer of this generation was left out."""
         del generation
         return False
 
@@ -92,7 +92,7 @@ class HeardTrainers:
         """Note that a trainer lives.
 
         Raises:
-            LeftOut: it was silent for too long before.
+            LeftOut: the trainer was left out before.
         """
         if name in self.lost:
             raise LeftOut(
@@ -105,11 +105,11 @@ class HeardTrainers:
             self._heard[name] = self._newest
 
     def deserted(self) -> bool:
-        """Whether no trainer at all was heard for as long as anything may take: all of them are stopped, say."""
+        """Whether no trainer was heard for LONG times the timeout, for example because all of them are stopped."""
         return time.monotonic() - self._newest > LONG * self.timeout_s
 
     def drop_silent(self) -> None:
-        """Leave out who has ended or is silent for too long; where this server was stopped, nobody was silent."""
+        """Leave out trainers that have ended or were silent too long; a pause of this server counts as no silence."""
         now, before = time.monotonic(), self._looked
         self._looked = now
         if now - before > self.timeout_s:
@@ -118,7 +118,7 @@ class HeardTrainers:
         self._drop((silent | self.ended()) - {*self.lost, *self._done})
 
     def _drop(self, names: set[str]) -> None:
-        """Leave these out for good."""
+        """Leave these trainers out for good."""
         for name in sorted(names):
             self._heard.pop(name, None)
             self.lost.append(name)
@@ -126,10 +126,10 @@ class HeardTrainers:
             self._turn.notify_all()
 
     def dropped(self, name: str) -> None:
-        """What follows from a trainer's being left out."""
+        """React to a trainer that was left out or has departed; does nothing by default."""
 
     def wait(self, done: Callable[[], bool], look: Callable[[], object]) -> None:
-        """Wait until it is done, for a while, and look again and again."""
+        """Wait until `done`, at most a fraction HOLD of the timeout, and call `look` regularly."""
         until = time.monotonic() + HOLD * self.timeout_s
         look()
         while not done() and time.monotonic() < until:
@@ -140,10 +140,10 @@ class HeardTrainers:
 class Members(HeardTrainers):
     """The trainers of a job that keep step.
 
-    wanted: that gather before it begins, those left out counted. step: committed so far. can_share: whether so many
-    trainers can share a step evenly; of more trainers than that, the last ones wait until they are needed.
+    wanted: number that gathers before the job begins, including those left out. step: number of committed steps.
+    can_share: whether this many trainers can share a step evenly; surplus trainers wait until they are needed.
 
-    Nobody is waited for longer than LONG times the timeout: who has not come by then, or has not pushed, is left out.
+    Nobody is waited for longer than LONG times the timeout: a trainer that has not come or pushed by then is left out.
     """
 
     def __init__(
@@ -151,14 +151,14 @@ class Members(HeardTrainers):
     ) -> None:
         super().__init__(timeout_s)
         self.wanted, self.step, self.generation, self._can_share = wanted, step, 0, can_share
-        self.ranks: dict[str, int] = {}  # of this generation
+        self.ranks: dict[str, int] = {}  # ranks of the trainers of this generation, by name
         self._here, self._arrived = dict[str, None](), set[str]()
         self._regroup, self._lacks, self._over = True, False, False
-        self._gathering: float | None = None  # since when trainers gather
-        self._arriving = 0.0  # since when one of them waits for the others to push the step
+        self._gathering: float | None = None  # time at which trainers began to gather
+        self._arriving = 0.0  # time at which the first trainer had pushed the step
 
     def gather(self, name: str) -> dict[str, Any] | None:
-        """Its place among the trainers, once all are here; None: ask again."""
+        """A trainer's place in the new generation, once all trainers have gathered; None: ask again."""
         with self._turn:
             self.hear(name)
             if self._over:
@@ -172,7 +172,7 @@ class Members(HeardTrainers):
             return self._place(name) if name in self._placed() else None
 
     def commit(self, name: str, generation: int, step: int) -> bool | None:
-        """Whether all trainers have pushed the step after `step`; None: ask again.
+        """True once all trainers have pushed the step after `step`; None: ask again.
 
         Raises:
             Regroup: the trainers have changed, and the step is void.
@@ -192,14 +192,14 @@ class Members(HeardTrainers):
             return True if self.step > step else None
 
     def changed(self, name: str, generation: int) -> bool | None:
-        """Whether the trainers of a generation have changed; None: ask again."""
+        """True once the trainers of a generation have changed; None: ask again."""
         with self._turn:
             self.hear(name)
             self.wait(lambda: self._regroup or generation != self.generation, self.drop_silent)
             return True if self._regroup or generation != self.generation else None
 
     def leave(self, name: str) -> None:
-        """A trainer is done, and with it the job: nobody waits for it any more."""
+        """Note that a trainer is done, and the job with it: nobody waits for it any more."""
         with self._turn:
             self._gone(name)
             self.ranks.pop(name, None)
@@ -207,21 +207,21 @@ class Members(HeardTrainers):
             self._turn.notify_all()
 
     def training(self) -> int:
-        """Those who share a step."""
+        """Number of trainers that share a step."""
         return len(self.ranks)
 
     def lacks_one(self, generation: int) -> bool:
-        """Whether one was left out since this generation began."""
+        """Whether a trainer was left out since this generation began."""
         return self._lacks and generation == self.generation
 
     def dropped(self, name: str) -> None:
-        """Have the others gather."""
+        """Have the other trainers gather, if this one had a rank."""
         self._here.pop(name, None)
         if self.ranks.pop(name, None) is not None:
             self._regroup = self._lacks = True
 
     def _drop_late(self) -> None:
-        """Leave out who is silent, and who lives and has not pushed the step when the others waited for very long."""
+        """Leave out silent trainers, and those for whose push others have waited LONG times the timeout."""
         self.drop_silent()
         if self._arrived and time.monotonic() - self._arriving > LONG * self.timeout_s:
             self._drop(self.ranks.keys() - self._arrived)
@@ -237,11 +237,11 @@ class Members(HeardTrainers):
         }  # fmt: skip
 
     def _most(self, count: int) -> int:
-        """The most trainers of so many that can share a step."""
+        """The largest number of trainers, up to `count`, that can share a step."""
         return next((each for each in range(count, 0, -1) if self._can_share(each)), 0)
 
     def _all_here(self) -> None:
-        """Make a generation of those who are here, once everybody is who lives."""
+        """Form a new generation of the gathered trainers, once every living trainer has gathered."""
         self.drop_silent()
         late = self._gathering is not None and time.monotonic() - self._gathering > LONG * self.timeout_s
         if self._regroup and late:

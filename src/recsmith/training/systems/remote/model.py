@@ -1,4 +1,4 @@
-"""What trainers of a job with servers have alike: a model of dense layers, and checkpoints that servers write."""
+"""What both kinds of trainers of a job with servers use: the job, its dense layers, checkpoints of the servers."""
 
 import time
 from collections.abc import Callable, Generator
@@ -42,12 +42,13 @@ def trainer_job(
     run: Run, client: TableClient, number: int, width: int | None,
     batches_of: Callable[[Unsharded, ShardedJob, Progress, RunLog], Batches],
 ) -> tuple[TrainingJob, Batches]:  # fmt: skip
-    """The job of a trainer, from where the servers are, and the batches that come next.
+    """The job of a trainer at the step that the servers have reached, and its next batches.
 
-    number: of this trainer; 0 writes the log. width: trainers that train a step; None: those that the job began with.
+    number: of this trainer; 0 writes the log. width: number of trainers that share a step; None: as many as the job
+    began with. batches_of: makes the batches.
 
     Raises:
-        RecSmithError: the servers are steps ahead of what is known of dense layers.
+        RecSmithError: the servers are ahead of the last known dense layers.
     """
     begun, output = time.perf_counter(), Path(run.output)
     with client.group.opening():
@@ -65,7 +66,7 @@ def trainer_job(
     log = RunLog(output, number, tensorboard=run.metrics.tensorboard, step=progress.step)
     counted = replace(client.counts)
     batches = batches_of(parts, sharded, progress, log)
-    client.counts = counted  # without the pass that settles sums
+    client.counts = counted  # not counting the pass that `settled` makes before the first batch
     copy_dense(sharded, dense)
     set_schedule(sharded.optimizer, progress.step)
     sharded.optimizer.set_optimizer_step(progress.step)
@@ -88,18 +89,18 @@ def trainer_job(
 
 
 def trainer_model(run: Run, task: Task, client: TableClient, names: dict[str, str]) -> ShardedJob:
-    """The model of a trainer: its dense layers in DistributedDataParallel, as the planned job has them."""
+    """The model of a trainer: its dense layers in DistributedDataParallel, as in the planned job."""
     device = rank_device()
-    collective_utils._INITIALIZED = True  # the first model of a process asks all others, and newcomers would ask alone
+    collective_utils._INITIALIZED = True  # the first model calls a collective, which newcomers would enter alone
     model = DistributedModelParallel(task, device=device, plan=ShardingPlan({}), sharders=[])
     optimizer = combined_optimizer(model.fused_optimizer, {}, dict(model.named_parameters()), run.optimizers)
     return ShardedJob(model, optimizer, RemoteRows(model, optimizer, client, names), {}, device)
 
 
 def never_anew(came: Any) -> None:
-    """RecSmithError where a watcher asks for what a job with servers does not do: to be prepared anew.
+    """Raise RecSmithError if a watcher asks to prepare the job anew, which a job with servers cannot do.
 
-    came: of training, such as a wish after which it was left.
+    came: what training returned, such as the wish because of which it stopped.
     """
     if isinstance(came, Wish) and came.what in ANEW:
         raise RecSmithError(
@@ -109,13 +110,13 @@ def never_anew(came: Any) -> None:
 
 
 class RemoteCheckpoints:
-    """Checkpoints of a job whose servers write them."""
+    """The checkpoints of a job whose servers write them, as its trainers see them."""
 
     def __init__(self, folder: Path, client: TableClient, agreement: Agreement) -> None:
         self.folder, self.client, self.agreement = folder, client, agreement
 
     def save(self, job: ShardedJob, _: Run, __: Plan, progress: Raw) -> str | None:
-        """Save the state after a step, on every trainer; what went wrong, in words."""
+        """Save the state after a step; called on every trainer. Returns what went wrong, or None."""
         job.rows.flush()
         random: list[Any] = [None] * self.client.world
         dist.all_gather_object(random, random_states(), group=self.agreement.group)
@@ -127,40 +128,40 @@ class RemoteCheckpoints:
         return from_rank_0(save, self.agreement.group)["problem"]
 
     def publish_model(self, _: Path) -> None:
-        """`checkpoint.publish` is refused beside servers."""
+        """Do nothing: a run with servers refuses `checkpoint.publish`."""
 
     def poll(self) -> None:
-        """Servers write before they answer."""
+        """Do nothing: `save` returns after the servers have written."""
 
     def finish(self) -> None:
-        """Servers write before they answer."""
+        """Do nothing: `save` returns after the servers have written."""
 
 
 def learning_rate(optimizer: CombinedOptimizer, step: int) -> float:
-    """Of tables, in the step after so many."""
+    """The learning rate of tables in the step that follows `step` steps."""
     set_schedule(optimizer, step)
     groups: Any = next(part.param_groups for name, part in optimizer.optimizers if name == "sparse")
     return groups[0]["lr"]
 
 
 def flat_tensors(job: ShardedJob, *, made: bool = False) -> Tensors:
-    """The weights of dense layers and the state of their optimizer, by one name each; written into, they change.
+    """The weights of dense layers and the state of their optimizer, by name; writing into these changes the job.
 
-    made: have the optimizer make its state where it has none yet; write into all of it then, for that changes it.
+    made: whether to create the optimizer's state if it has none yet; the caller must then overwrite all of it.
     """
     for name, part in job.optimizer.optimizers:
         if name == "dense" and made and all(key.startswith("__") for key in part.state_dict()["state"]):
-            part.init_state()  # beside that of a schedule, which is there from the start
+            part.init_state()  # only the state of a schedule exists from the start
     found: Tensors = {f"model.{name}": each for name, each in job.model.state_dict().items() if table_of(name) is None}
     for name, part in job.optimizer.optimizers:
         for parameter, kept in part.state_dict()["state"].items() if name == "dense" else ():
-            if not parameter.startswith("__"):  # of a schedule, which follows from the step
+            if not parameter.startswith("__"):  # state of a schedule, which follows from the step
                 found |= {f"dense.{parameter}.{key}": each for key, each in kept.items()}
     return found
 
 
 def dense_step(job: ShardedJob, tensors: Tensors, run: Run, batch: int, trainers: int) -> None:
-    """Update dense layers by the gradients of one batch, at the rate of a step divided by the number of trainers."""
+    """Update dense layers by the gradients of one batch, at a step's learning rate divided by the trainers."""
     for name, parameter in job.model.named_parameters():
         if table_of(name) is None:
             parameter.grad = tensors[f"grad.{name}"]
@@ -174,7 +175,7 @@ def dense_step(job: ShardedJob, tensors: Tensors, run: Run, batch: int, trainers
 
 
 def copy_dense(job: ShardedJob, tensors: Tensors) -> None:
-    """Write such tensors of another process into a job."""
+    """Write the `flat_tensors` of another process into a job."""
     with torch.no_grad():
         for name, each in flat_tensors(job, made=any(name.startswith("dense.") for name in tensors)).items():
             if name in tensors:

@@ -1,8 +1,8 @@
-"""The backend of Ray: a server is an actor, on any machine of a cluster, and tensors cross through Ray's object store.
+"""The backend of Ray: a server is an actor on any machine of a cluster, and tensors pass through Ray's object store.
 
-Arrays of 100 kB and more lie in shared memory of the machine, or go from store to store; smaller ones are in the call.
-Ray itself pickles calls, as for every program, so a cluster must be trusted as the trainers' machine is (decision 21).
-An actor is never started again: what its tables had learned would be gone, and a checkpoint has it.
+Arrays of 100 kB and more are in shared memory of the machine, or copied between stores; smaller ones are in the call.
+Ray pickles calls, as for every program, so a cluster must be trusted like the trainers' machine (decision 21).
+An actor is never restarted: its tables would have lost what they learned, which is in a checkpoint.
 """
 
 import os
@@ -32,15 +32,15 @@ from recsmith.training.systems.remote.calls import (
 )
 
 THREADS = 16  # of a server: so many calls wait or run at once
-NAMESPACE = "recsmith"  # of the actors' names in a cluster
+NAMESPACE = "recsmith"  # Ray namespace of the actors' names
 Arrays = dict[str, Any]
 
 
 class ServerActor:
-    """What a Ray actor runs: the functions of one server.
+    """A Ray actor that runs the functions of one server.
 
-    maker: 'package.module:function' of (place, server, settings) that makes them. folder: of whoever started it, which
-    relative paths are meant from.
+    maker: 'package.module:function' of (place, server, settings) that makes the functions. folder: the working folder
+    of the process that started the actor, from which relative paths are resolved.
     """
 
     def __init__(self, maker: str, place: Raw, server: int, settings: Raw, folder: str) -> None:
@@ -53,23 +53,23 @@ class ServerActor:
             self._problem = str(error)
 
     def problem(self) -> str:
-        """Why the server cannot answer; '' where it can."""
+        """Why the server cannot answer; '' if it can."""
         return self._problem
 
     def rest(self) -> None:
-        """Never returns, so that whoever asked for it sees when the actor has ended."""
+        """Never return, so that the caller notices when the actor has ended."""
         threading.Event().wait()
 
     def answer(self, caller: str, key: str, function: str, arrays: Arrays) -> Arrays:
-        """The answer to a call, or why there is none."""
+        """The answer to a call, or a message that says why there is none."""
         return to_arrays(self._functions.answer(caller, key, function, to_tensors(arrays)))
 
 
 class RayServers:
-    """The servers of a job, which are there once this is made; they end with it, or with this process.
+    """The servers of a job on Ray, ready once this is made; `close` or the end of this process ends them.
 
-    place: where they are. maker: 'package.module:function' that makes the functions of each. settings: for it, JSON
-    data.
+    place: of the servers. maker: 'package.module:function' that makes the functions of each. settings: the maker's, as
+    JSON data.
 
     Raises:
         MissingExtra: ray is not installed.
@@ -94,7 +94,7 @@ class RayServers:
             raise
 
     def _wait(self, longest: float) -> None:
-        """Wait until all can answer."""
+        """Wait until all servers can answer."""
         problems = self._ray.exceptions
         try:
             said = self._ray.get([actor.problem.remote() for actor in self._actors], timeout=longest)
@@ -110,7 +110,7 @@ class RayServers:
             raise RecSmithError(next(filter(None, said)))
 
     def failure(self) -> RecSmithError | None:
-        """That a server has ended; None while all of them live."""
+        """The error of a server that has ended; None while all of them live."""
         found, _ = self._ray.wait(self._rests, timeout=0)
         try:
             self._ray.get(found)
@@ -119,7 +119,7 @@ class RayServers:
         return None
 
     def close(self) -> None:
-        """End the servers. More than once does no harm."""
+        """End the servers; may be called more than once."""
         if self._ray.is_initialized():
             for actor in self._actors:
                 self._ray.kill(actor, no_restart=True)
@@ -128,7 +128,7 @@ class RayServers:
 
 
 class RayCalls(ServerCalls):
-    """Calls of a trainer; the servers are there before it.
+    """A trainer's connection to all servers, which must be running.
 
     Raises:
         MissingExtra: ray is not installed.
@@ -141,7 +141,7 @@ class RayCalls(ServerCalls):
         self._ray: Any = self._connection.ray
         try:
             self._actors = [self._ray.get_actor(server_name(place, each), NAMESPACE) for each in range(place.servers)]
-        except ValueError:  # in Ray's words, there is no actor of a name
+        except ValueError:  # Ray has no actor of this name
             self._connection.close()
             raise RecSmithError(
                 f"the Ray cluster at {place.address} has no {place.servers} servers of job '{place.job}'; start them "
@@ -149,7 +149,7 @@ class RayCalls(ServerCalls):
             ) from None
 
     def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
-        """Call an actor's method."""
+        """Call the `answer` method of a server's actor."""
         problems, ends = self._ray.exceptions, time.monotonic() + timeout
 
         def wait() -> Tensors:
@@ -173,9 +173,9 @@ class RayCalls(ServerCalls):
 
 @contextmanager
 def cluster(address: str | None) -> Generator[tuple[str, str]]:
-    """A cluster's address, and 'host:0' of this machine as the cluster knows it.
+    """Yield a cluster's address, and 'host:0' of this machine as the cluster knows it.
 
-    address: None is that of RAY_ADDRESS, or a Ray of this machine.
+    address: None means that of RAY_ADDRESS, or a Ray on this machine.
 
     Raises:
         MissingExtra: ray is not installed.
@@ -190,25 +190,25 @@ def cluster(address: str | None) -> Generator[tuple[str, str]]:
 
 
 def joined(address: str | None) -> Connection:
-    """This process in the cluster of a job."""
+    """Connect this process to the cluster of a job."""
     return Connection(address, asks="remote.backend: ray", key="remote.address")
 
 
 def server_name(place: ServerPlace, server: int) -> str:
-    """Of an actor, as the cluster knows it."""
+    """The name of a server's actor in the cluster."""
     return f"{place.job}-server-{server}"
 
 
 def to_arrays(tensors: Tensors) -> Arrays:
-    """Tensors as arrays, which Ray copies once."""
+    """Tensors as NumPy arrays, which Ray copies once."""
     return {name: each.detach().contiguous().numpy() for name, each in tensors.items()}
 
 
 def to_tensors(arrays: Arrays) -> Tensors:
-    """Tensors of their own: what comes out of Ray's store must not be written to."""
+    """Copies of arrays as tensors: arrays from Ray's store must not be written to."""
     return {name: torch.from_numpy(np.array(each)) for name, each in arrays.items()}
 
 
 def _said(error: Exception) -> str:
-    """What Ray says, which may be a page: its last line up to its second sentence."""
+    """A short form of Ray's message, which may fill a page: the first sentence of its last line."""
     return str(error).strip().splitlines()[-1].strip().partition(". ")[0]

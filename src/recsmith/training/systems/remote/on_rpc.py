@@ -1,9 +1,9 @@
-"""The backend of torch.distributed.rpc (Damania et al., MLSys 2023), over TensorPipe, for who asks for it by name.
+"""The backend of torch.distributed.rpc (Damania et al., MLSys 2023), over TensorPipe; used only if a run names it.
 
-TensorPipe is in maintenance, and asks nobody for a password: who reaches it may call PyTorch's own operators. Nothing
-else in RecSmith imports torch.distributed.rpc. PyTorch pickles what crosses, and would run whatever a message names;
-here a message is JSON and tensors, and can name nothing but `answer_call`. Processes join and leave one by one:
-PyTorch's own way of it has each newcomer call every other process, and fails where one of them has died.
+TensorPipe is in maintenance, and requires no password: any process that reaches it may call PyTorch's own operators.
+Nothing else in RecSmith imports torch.distributed.rpc. PyTorch pickles messages, and would run any function that they
+name; here a message is JSON and tensors, and can name only `answer_call`. Processes join and leave one by one: in
+PyTorch's own procedure each newcomer calls every other process, which fails if one of them has died.
 """
 
 import json
@@ -35,16 +35,16 @@ from recsmith.training.systems.remote.calls import (
     too_late,
 )
 
-THREADS = 16  # of a server: so many calls wait or run at once
+THREADS = 16  # of a server: this many calls wait or run at once
 PICKLER = internal._internal_rpc_pickler  # PyTorch's own
-LATE = "ran for more than set timeout"  # in PyTorch's words
+LATE = "ran for more than set timeout"  # in PyTorch's message of a timeout
 
 
 class PlainMessages:
-    """What PyTorch calls to make bytes of messages and back, in place of its pickler: JSON and a list of tensors."""
+    """Replaces PyTorch's pickler for messages: it turns them into JSON and a list of tensors, and back."""
 
     def serialize(self, obj: Any) -> tuple[bytes, list[torch.Tensor]]:
-        """A call of `answer_call`, its answer, or what went wrong in PyTorch."""
+        """Encode a call of `answer_call`, its answer, or an error of PyTorch."""
         if isinstance(obj, internal.PythonUDF):
             caller, key, function, tensors = obj.args
             said = {"call": [caller, key, function], "names": list(tensors)}
@@ -55,10 +55,10 @@ class PlainMessages:
         return json.dumps(said).encode(), [each.contiguous() for each in tensors.values()]
 
     def _register_reducer(self, *_: Any) -> None:
-        """PyTorch says how it would pickle a module, when it imports some of its own; nothing is pickled here."""
+        """Do nothing: PyTorch registers how it would pickle its modules, and nothing is pickled here."""
 
     def deserialize(self, binary_data: bytes, tensor_table: list[torch.Tensor]) -> Any:
-        """What was sent; a call is one of `answer_call`, whatever the message says."""
+        """Decode a message; a call is always one of `answer_call`, whatever the message says."""
         said = json.loads(binary_data)
         if "failed" in said:
             return internal.RemoteException(said["failed"], RuntimeError)
@@ -66,18 +66,18 @@ class PlainMessages:
         return internal.PythonUDF(answer_call, (*said["call"], tensors), {}) if "call" in said else tensors
 
 
-_answers: Callable[[str, str, str, Tensors], Tensors] | None = None  # of the server that this process is
+_answers: Callable[[str, str, str, Tensors], Tensors] | None = None  # answers calls if this process is a server
 
 
 def answer_call(caller: str, key: str, function: str, tensors: Tensors) -> Tensors:
-    """What the server of this process answers."""
+    """The answer of this process's server to a call."""
     if _answers is None:
         raise RecSmithError("a trainer answers no calls")
     return _answers(caller, key, function, tensors)
 
 
 class RpcServer:
-    """A server: it answers from here on. The store of `hosted_meeting` is there before it."""
+    """A server, which answers calls as soon as it is made. The store of `hosted_meeting` must exist before it."""
 
     def __init__(self, place: ServerPlace, functions: ServerFunctions) -> None:
         global _answers
@@ -85,12 +85,12 @@ class RpcServer:
         _join(place, functions.server)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering calls."""
         _leave()
 
 
 class RpcCalls(ServerCalls):
-    """Calls of a trainer; the servers are there before it.
+    """A trainer's connection to all servers; making it waits until they are ready.
 
     Raises:
         RecSmithError: nobody listens at the place.
@@ -101,7 +101,7 @@ class RpcCalls(ServerCalls):
         _join(place, None)
 
     def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
-        """Call by rpc_async."""
+        """Call a server through rpc_async."""
 
         def wait() -> Tensors:
             try:
@@ -117,7 +117,7 @@ class RpcCalls(ServerCalls):
         return wait
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the RPC group."""
         _leave()
 
 
@@ -131,7 +131,7 @@ def _server_name(server: int) -> str:
 
 
 def _join(place: ServerPlace, server: int | None) -> None:
-    """Have this process be one of those that call and are called. server: its number, where it is one."""
+    """Join the RPC group of the job. server: number of this server; None for a trainer."""
     host, _, port = place.address.rpartition(":")
     if host == LOOPBACK:
         os.environ.setdefault("TP_SOCKET_IFNAME", loopback_interface())
@@ -140,7 +140,7 @@ def _join(place: ServerPlace, server: int | None) -> None:
     except RuntimeError as error:
         raise ended_there(place, str(error).splitlines()[0]) from None
     own = PrefixStore(f"{place.job}/rpc", store)
-    # PyTorch reads a list of names, adds its own and writes it back: of two servers at a time one would be forgotten.
+    # PyTorch reads a list of names, adds its own and writes it back: of two servers at once, one would be lost.
     before = [f"ready/{each}" for each in range(place.servers if server is None else server)]
     try:
         own.wait(before, timedelta(seconds=place.long_s))
@@ -148,9 +148,9 @@ def _join(place: ServerPlace, server: int | None) -> None:
         raise not_ready(place) from None
     number = place.servers + int(own.add("trainers", 1)) if server is None else server
     plain: Any = PlainMessages()
-    api._default_pickler = internal._internal_rpc_pickler = plain  # until it leaves
+    api._default_pickler = internal._internal_rpc_pickler = plain  # until this process leaves
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's, that it is in maintenance: docs/remote.md says so first
+        warnings.simplefilter("ignore")  # PyTorch warns that RPC is in maintenance, as docs/remote.md does
         options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=THREADS, rpc_timeout=TIMEOUT_S)
         name = f"trainer{number}" if server is None else _server_name(server)
         _init(number)

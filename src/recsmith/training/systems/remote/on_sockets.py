@@ -1,7 +1,7 @@
-"""The backend of plain sockets, which is the default: Unix sockets in the job's folder, or TCP at an address of a run.
+"""The default backend, plain sockets: Unix sockets in the job's folder, or TCP at the address in the run.
 
-A connection begins with a proof of each side that it has the key of the job, which itself never crosses. Before that a
-server reads these few bytes alone. Then calls follow, each a frame whose answer is a frame (frames.py). A trainer has
+On a connection, each side first proves that it has the key of the job; the key itself is never sent. Until then a
+server reads only these few bytes. Then calls follow, each a frame whose answer is a frame (frames.py). A trainer has
 as many connections to a server as it has calls under way at once, so that no call waits behind another one.
 """
 
@@ -33,15 +33,15 @@ from recsmith.training.systems.remote.calls import (
 )
 from recsmith.training.systems.remote.frames import receive_bytes, receive_frame, send_frame
 
-GREETING = b"recsmith-remote-1\n"  # which a trainer says first
+GREETING = b"recsmith-remote-1\n"  # the first bytes that a trainer sends
 NONCE, PROOF = 32, 32  # bytes; a proof is HMAC-SHA256 of both sides' nonces under the key
-PROOF_S = 10.0  # that a stranger has for its proof
-CONNECTIONS = 1024  # of a server at once; further ones are closed
+PROOF_S = 10.0  # seconds that a peer has for its proof
+CONNECTIONS = 1024  # most connections of a server at once; further ones are closed
 _open_to_servers = weakref.WeakSet[socket.socket]()
 
 
 def listen(address: str, server: int) -> socket.socket:
-    """A listener for a server, whose own process gets it. address: of its place.
+    """A listening socket to be passed to a server's process. address: that of the servers' place.
 
     Raises:
         UsageError: another program listens there.
@@ -62,7 +62,7 @@ def listen(address: str, server: int) -> socket.socket:
 
 
 class SocketServer:
-    """A server: it answers from here on, on threads. heard: the listener of `listen`, which it closes."""
+    """A server, which answers calls on threads as soon as it is made. heard: the listener of `listen`; it closes it."""
 
     def __init__(self, place: ServerPlace, functions: ServerFunctions, heard: socket.socket) -> None:
         self.place, self.functions, self._heard = place, functions, heard
@@ -70,9 +70,9 @@ class SocketServer:
         threading.Thread(target=self._accept, daemon=True, name="recsmith-accept").start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         with suppress(OSError):
-            self._heard.shutdown(socket.SHUT_RDWR)  # which ends the wait for the next one
+            self._heard.shutdown(socket.SHUT_RDWR)  # ends the wait for the next connection
         self._heard.close()
 
     def _accept(self) -> None:
@@ -82,7 +82,7 @@ class SocketServer:
             except OSError:
                 if self._heard.fileno() < 0:
                     return
-                time.sleep(0.1)  # of too many open files: some are closed again
+                time.sleep(0.1)  # too many open files: wait until some are closed
                 continue
             if self._free.acquire(blocking=False):
                 threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
@@ -90,7 +90,7 @@ class SocketServer:
                 peer.close()
 
     def _serve(self, peer: socket.socket) -> None:
-        """Answer one connection, until it ends."""
+        """Answer the calls of one connection, until it ends."""
         with suppress(OSError, CorruptFile, MemoryError, RuntimeError), peer:
             if self._knows(peer):
                 while True:
@@ -101,7 +101,7 @@ class SocketServer:
         self._free.release()
 
     def _knows(self, peer: socket.socket) -> bool:
-        """Whether a peer has the key."""
+        """Whether a peer proves that it has the key."""
         _quicken(peer)
         until = time.monotonic() + PROOF_S
         said = receive_bytes(peer, len(GREETING) + NONCE, until)
@@ -113,7 +113,7 @@ class SocketServer:
 
 
 class SocketCalls(ServerCalls):
-    """Calls of a trainer, which waits until all servers answer.
+    """A trainer's connections to all servers; making it waits until all of them answer.
 
     Raises:
         RecSmithError: nobody listens at the place, or a server has another key or is not ready in time.
@@ -132,7 +132,7 @@ class SocketCalls(ServerCalls):
                 raise ended_there(place, error.strerror or str(error)) from None
 
     def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
-        """Send the call; what is returned reads the answer."""
+        """Send the call; the returned function reads the answer."""
         until = time.monotonic() + timeout
         link: socket.socket | None = None
         try:
@@ -154,21 +154,21 @@ class SocketCalls(ServerCalls):
         return wait
 
     def close(self) -> None:
-        """Leave."""
+        """Close all idle connections."""
         with self._turn:
             for link in (each for per in self._idle for each in per):
                 link.close()
             self._idle = [[] for _ in self._idle]
 
     def _taken(self, server: int, until: float) -> socket.socket:
-        """A connection that no other call uses."""
+        """A connection that no other call uses, idle or new."""
         with self._turn:
             if self._idle[server]:
                 return self._idle[server].pop()
         return self._connected(server, until)
 
     def _connected(self, server: int, until: float) -> socket.socket:
-        """A new connection, each side of which has shown that it has the key."""
+        """A new connection, on which each side has proved that it has the key."""
         link = _opened(self.place.address, server, until)
         try:
             _open_to_servers.add(link)
@@ -188,19 +188,19 @@ class SocketCalls(ServerCalls):
         self, error: Exception, link: socket.socket | None, server: int, function: str, timeout: float
     ) -> RecSmithError:
         if link is not None:
-            link.close()  # an answer that comes late is nobody's
+            link.close()  # a late answer must not reach another call
         if isinstance(error, TimeoutError):
             return too_late(server, function, timeout)
         return gone(server, function, str(error) or type(error).__name__)
 
 
 def descriptors_to_servers() -> set[int]:
-    """File descriptors of this process's connections to servers, which no process group has."""
+    """File descriptors of this process's connections to servers, which belong to no process group."""
     return {each.fileno() for each in list(_open_to_servers)}
 
 
 def _opened(address: str, server: int, until: float) -> socket.socket:
-    """A connection to what listens for a server."""
+    """An open connection to a server's listener."""
     left = max(0.001, until - time.monotonic())
     if not address.startswith("/"):
         link = socket.create_connection(_host_and_port(address, server), timeout=left)
@@ -219,7 +219,7 @@ def _opened(address: str, server: int, until: float) -> socket.socket:
 
 @contextmanager
 def _folder(path: str) -> Generator[str]:
-    """A short name of a folder: the path of a Unix socket has at most 107 bytes."""
+    """A short path to a folder: the path of a Unix socket may have at most 107 bytes."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{handle}"
@@ -237,7 +237,7 @@ def _proof(key: str, side: bytes, nonces: bytes) -> bytes:
 
 
 def _quicken(link: socket.socket) -> None:
-    """Have small messages sent at once, and dead machines noticed."""
+    """Set TCP options: small messages are sent at once, and dead machines are noticed."""
     if link.family != socket.AF_UNIX:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

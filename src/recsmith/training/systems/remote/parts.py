@@ -1,4 +1,4 @@
-"""What a run with its tables on servers refuses, and where; without torch."""
+"""What a run with its tables on servers refuses, and the errors that say so; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, Run
 
 @dataclass(frozen=True)
 class TablesOnServers:
-    """Tables on processes beside the trainers."""
+    """Tables on servers, as a part of a run."""
 
     needs: ClassVar[Capabilities] = (job.OF_ONE_MODEL - {job.LOSS}) | {
         job.ALONE, job.EXCHANGE, job.FP32_TABLES, job.ON_CPU, job.ONE_PLACE, job.ONE_RATE, job.ONE_TABLE,
@@ -45,7 +45,7 @@ class TablesOnServers:
     label: str = "remote"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Optimizers that servers do not have, and messages that they do not send."""
+        """Why this part refuses an optimizer that servers lack, or a codec of messages that they do not send."""
         if isinstance(other, TableOptimizer) and other.name not in OPTIMIZERS_OF_SERVERS:
             return (
                 f"optimizers.sparse.name is {other.name}, and servers have {', '.join(OPTIMIZERS_OF_SERVERS)}; use one "
@@ -64,10 +64,10 @@ def _refused_messages(comms: Any) -> str | None:
 
 
 def check_remote(run: Run, *, launched: bool) -> None:
-    """Refuse a run whose servers cannot be started. launched: whether a launcher has started this process.
+    """Refuse a run whose servers cannot be started. launched: whether a launcher such as torchrun started this process.
 
     Raises:
-        UsageError: it asks for what servers do not have.
+        UsageError: a setting of the run does not go with servers.
         MissingExtra: the backend is not installed, or this PyTorch lacks it.
     """
     remote = run.remote
@@ -90,7 +90,7 @@ def check_remote(run: Run, *, launched: bool) -> None:
     if remote.backend == "rpc":
         import torch
 
-        if not hasattr(torch._C, "_rpc_init"):  # as torch.distributed.rpc.is_available looks
+        if not hasattr(torch._C, "_rpc_init"):  # the check of torch.distributed.rpc.is_available
             raise MissingExtra(
                 "`remote.backend: rpc` needs a PyTorch that is built with RPC, and this one is not; install one that "
                 "is, or write backend: sockets"
@@ -98,7 +98,7 @@ def check_remote(run: Run, *, launched: bool) -> None:
 
 
 def check_restarts(restarts: int) -> None:
-    """UsageError for ranks that are to be started again."""
+    """Raise UsageError if --max-restarts is given, which a job with servers does not support."""
     if restarts:
         raise UsageError(
             "--max-restarts starts all ranks again, and a job with remote goes on without a trainer that "
@@ -107,7 +107,7 @@ def check_restarts(restarts: int) -> None:
 
 
 def remote_parts(run: Run, device: str = "cpu") -> list[Part]:
-    """The parts of a run whose tables are on servers, on a kind of device; none of another one."""
+    """The parts of a run whose tables are on servers, on a device type; none if the run has no servers."""
     if run.remote is None:
         return []
     step = run.step_named[0]
@@ -124,7 +124,7 @@ def remote_parts(run: Run, device: str = "cpu") -> list[Part]:
 
 
 def remote_refusal(run: Run, staleness: int) -> str | None:
-    """Why a run cannot have its tables on servers with a staleness; None where it can."""
+    """Why a run cannot have its tables on servers with a given staleness; None if it can."""
     served = replace(run, remote=replace(run.remote or RunRemote(), staleness=staleness))
     try:
         check_remote(served, launched=False)

@@ -1,4 +1,4 @@
-"""How tables on servers are planned for, and what is told of them before and after a job; without torch."""
+"""Plans for tables on servers, and the lines that report on them before and after a job; without torch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,13 +16,13 @@ from recsmith.training.run import Run
 from recsmith.training.systems.remote.parts import remote_refusal
 from recsmith.units import counted, format_size, format_time
 
-PLACE = "remote.json"  # in the folder of a run, while its servers are there
-AS_TOLD = 1.5  # times what was told: where a step took longer, what was told of embeddings tells nothing
-OWN = ("output", "ranks", "plan", "data.feed", "data.engine", "data.ray_address")  # settings of a trainer
+PLACE = "remote.json"  # file in the folder of a run while its servers run
+AS_TOLD = 1.5  # a step that took longer than this many times the prediction says nothing about embeddings
+OWN = ("output", "ranks", "plan", "data.feed", "data.engine", "data.ray_address")  # a joining trainer's own
 
 
 def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> list[str]:
-    """What servers of tables would hold and cost, and would have brought the run before."""
+    """Lines on what servers hold and cost, and what they would have gained in the previous run."""
     stale = run.remote is not None and run.remote.staleness > 0
     slow = None if stale else slow_trainer_of_run(run.output)
     told = [] if slow is None else [f"in the run before, {slow}"]
@@ -39,9 +39,9 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
 
 
 def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float | None) -> str:
-    """What a step of this trainer moved, how long it waited for servers, and whether they paid.
+    """A line on what a step of this trainer moved, how long it waited for servers, and whether they paid.
 
-    counts: RemoteCounts of it. slower: how many times as long as was told the step took, where both are known.
+    counts: this trainer's RemoteCounts. slower: seconds of the step over the predicted seconds; None if unknown.
     """
     assert run.remote is not None
     cost = remote_cost(plan, run.data.local_batch_size(trainers), trainers, backend=run.remote.backend)
@@ -62,14 +62,14 @@ def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float
 
 
 def changes_line(joined: Sequence[str], left: Sequence[str], lost: Sequence[str]) -> str | None:
-    """How many trainers came and went while the job ran; None where none did."""
+    """A line on how many trainers came and went while the job ran; None if none did."""
     kinds = {"joined": joined, "left when asked to end": left, "lost": lost}
     told = [f"{len(names)} {how}" for how, names in kinds.items() if names]
     return f"trainers while the job ran: {', '.join(told)}" if told else None
 
 
 def check_same_run(job: Raw, mine: Raw, output: str) -> None:
-    """UsageError where the run of a trainer that joins is not that of the job. job, mine: their plain data."""
+    """Raise UsageError if the run of a trainer that joins differs from the job's. job, mine: their plain data."""
     there, here = dict(_settings(job)), dict(_settings(mine))
     other = [key for key in dict.fromkeys((*there, *here)) if there.get(key) != here.get(key) and key not in OWN]
     if other:
@@ -89,7 +89,7 @@ def _settings(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def mean_step_line(trainers: int, took_s: float, told_s: float | None) -> str:
-    """What a step of trainers that wait for nobody took, as many batches as the job began with trainers."""
+    """A line on the seconds of a step with a staleness: one batch for each trainer that the job began with."""
     told = "" if told_s is None else f"; {format_time(told_s)} were predicted"
     return (
         f"a step of all trainers ({counted(trainers, 'batch', 'batches')}) took {format_time(took_s)} in the mean{told}"
@@ -97,7 +97,7 @@ def mean_step_line(trainers: int, took_s: float, told_s: float | None) -> str:
 
 
 def stale_line(staleness: int, trainers: int) -> str:
-    """What a staleness means for a job, for people."""
+    """A line that explains what a staleness means for a job."""
     behind = counted(staleness * trainers, "batch", "batches")
     return (
         f"remote.staleness {staleness}: trainers wait for nobody, and each takes the next batch when it is done; rows "
@@ -107,7 +107,7 @@ def stale_line(staleness: int, trainers: int) -> str:
 
 
 def instead_of_waiting(run: Run, times: Raw) -> str | None:
-    """What servers would bring where one rank is slow, and why the run cannot have them; None elsewhere."""
+    """A line on what servers would gain if one rank is slow, and why the run cannot have them; None otherwise."""
     slow: Any = slow_trainer_of(times)
     if slow is None:
         return None
@@ -116,7 +116,7 @@ def instead_of_waiting(run: Run, times: Raw) -> str | None:
 
 
 def check_servers(plan: Plan) -> None:
-    """UsageError where a server would hold nothing. plan: of as many ranks as there are servers."""
+    """Raise UsageError if a server would hold no shard. plan: for as many ranks as there are servers."""
     shards = plan.shards()
     idle = plan.cluster.world_size - len({each.rank for each in shards})
     if idle:
@@ -127,7 +127,7 @@ def check_servers(plan: Plan) -> None:
 
 
 def listening_line(run: Run) -> list[str]:
-    """Where the servers of a run listen, where other machines can reach it."""
+    """A line on where the servers listen, if other machines can reach it; none otherwise."""
     remote = run.remote
     if remote is None or remote.address is None or remote.backend == "ray":
         return []
@@ -144,12 +144,12 @@ def listening_line(run: Run) -> list[str]:
 
 
 def remote_file(output: str) -> Path:
-    """The file that tells this user's processes where the servers of a run are, while the job runs."""
+    """The file that says where the servers of a run are, while the job runs."""
     return Path(output) / PLACE
 
 
 def can_share(run: Run, trainers: int) -> bool:
-    """Whether so many trainers can share each step of a run evenly."""
+    """Whether this many trainers can share each step of a run evenly."""
     try:
         run.data.batch_sizes(trainers)
     except UsageError:
@@ -158,7 +158,7 @@ def can_share(run: Run, trainers: int) -> bool:
 
 
 def shares_line(run: Run, trainers: int) -> list[str]:
-    """Which numbers of trainers a run can have, where not each will do, for people."""
+    """A line on which numbers of trainers can share a step evenly; none if all numbers can."""
     able = [each for each in range(1, trainers + 1) if can_share(run, each)]
     if len(able) == trainers:
         return []
@@ -169,7 +169,7 @@ def shares_line(run: Run, trainers: int) -> list[str]:
 
 
 def run_of_servers(run: Run, trainers: int, servers: int) -> Run:
-    """The run as its servers plan for it: they look up as many samples as the trainers train on."""
+    """The run for which servers are planned: together they look up as many samples as the trainers train on."""
     samples = run.data.local_batch_size(trainers) * trainers
     data = replace(run.data, batch_size=-(-samples // servers), global_batch_size=None, batch_changes=())
     return replace(run, data=data)

@@ -1,7 +1,7 @@
-"""A server: the shards that the plan gives its rank, what trainers pull of them, push to them, and have saved.
+"""A server: it holds the shards of its rank in the plan; trainers pull rows, push gradients and have it save them.
 
-Servers are a planned job of as many ranks whose steps come from elsewhere: they hold the sharded model, its optimizer
-and its checkpoints, and so a checkpoint is that of the planned job.
+Servers are the ranks of a planned job whose steps are computed by trainers. They hold the sharded model, its optimizer
+and its checkpoints, so a checkpoint has the form of the planned job's.
 """
 
 import os
@@ -49,8 +49,8 @@ from recsmith.training.systems.remote.updates import held_shards, merged
 def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFunctions:
     """The functions of a server of a run, in a process group of all servers.
 
-    settings: `run`, how many `trainers` begin, `meet`, the store where process groups form ('host:port'), and
-    `processes`, the folder of whoever started the trainers, where each has one.
+    settings: `run`; `trainers`, how many begin; `meet`, the 'host:port' of the store where process groups form; and
+    `processes`, the folder in which each trainer has a folder of its own.
     """
     host, _, port = settings["meet"].rpartition(":")
     if host == LOOPBACK:
@@ -62,14 +62,14 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     made = TableServer(run_of_job(settings["run"]), settings["trainers"], asked)
     processes = Path(settings["processes"])
     made.heard.ended = lambda: ended_in(processes)
-    deserted = made.heard.deserted if server == 0 else lambda: False  # the others hear of calls alone
+    deserted = made.heard.deserted if server == 0 else lambda: False  # other servers hear of no signs of life
     return ServerFunctions(server, place.key, made.functions(), deserted)
 
 
 class TableServer:
-    """A server of a run, on every rank of the servers' process group.
+    """One server of a run: a rank of the servers' process group.
 
-    trainers: that the job begins with. asked: how servers agree that all were asked to save.
+    trainers: number that the job begins with. asked: how servers agree that all were asked to save.
 
     Raises what preparing a planned job raises.
     """
@@ -96,11 +96,11 @@ class TableServer:
         )
         self._saver = ThreadPoolExecutor(1)
         self.shards = held_shards(self.job)
-        self._pulled = dict[str, Tensors]()  # ids, by who pulled them
-        self._pushed = dict[int, Tensors]()  # gradients and their ids of the step under way, by rank
+        self._pulled = dict[str, Tensors]()  # ids that each caller has pulled for training
+        self._pushed = dict[int, Tensors]()  # (ids, gradients) by shard of the step under way, by rank
 
     def functions(self) -> dict[str, Function]:
-        """What trainers may call."""
+        """The functions that trainers may call, by name."""
         named: list[Function] = [self.begin, self.pull, self.push, self.read, self.keep, self.save, self.written]
         words = ("lease", "end_at", "stop", "saved", "drained") if self.leases else ("gather", "commit", "changed")
         return {
@@ -109,14 +109,14 @@ class TableServer:
         }
 
     def begin(self, _: str, __: Tensors) -> Tensors:
-        """What a trainer begins with: the plan, how far training is, dense layers and the state of their optimizer."""
+        """What a trainer starts from: the plan, the progress, dense layers and the state of their optimizer."""
         names = {table_of(name) or "": name for name in self.job.rows.whole() if table_of(name)}
         with self._turn:
             return worded(flat_tensors(self.job), plan=plan_to_raw(self.plan), progress=self.progress, names=names,
                           trainers=self.trainers)  # fmt: skip
 
     def pull(self, caller: str, tensors: Tensors) -> Tensors:
-        """Rows of ids, of every step that is committed."""
+        """The rows of ids, with all committed steps applied."""
         said = words_of(tensors)
         asked = {key: ids for key, ids in tensors.items() if key in self.shards}
         with self._turn:
@@ -127,7 +127,7 @@ class TableServer:
             return {**rows, **self._weights()} if said["dense"] else rows
 
     def push(self, caller: str, tensors: Tensors) -> Tensors:
-        """Gradients of the rows that the caller has pulled, to be applied once the step is committed."""
+        """Take gradients of the rows that the caller has pulled, to apply once the step is committed."""
         said = words_of(tensors)
         with self._turn:
             self._turn_to(said)
@@ -140,14 +140,14 @@ class TableServer:
         return {}
 
     def read(self, _: str, tensors: Tensors) -> Tensors:
-        """A block of a shard's rows as they are."""
+        """A block of a shard's rows, with all committed steps applied."""
         said = words_of(tensors)
         with self._turn:
             self._turn_to(said)
             return {"rows": self.shards[said["shard"]].weights[said["first"] : said["last"]]}
 
     def keep(self, _: str, tensors: Tensors) -> Tensors:
-        """Take the dense layers of the trainers, and how far they are."""
+        """Take over the dense layers of the trainers, and their progress."""
         said = words_of(tensors)
         with self._turn:
             self._turn_to(said)
@@ -158,12 +158,12 @@ class TableServer:
         return {}
 
     def save(self, _: str, tensors: Tensors) -> Tensors:
-        """Begin to save all that the job is, with the other servers, who are called too; `written` tells the end."""
+        """Begin to save the job, together with the other servers, which are called too; `written` reports the end."""
         self._saving = self._saver.submit(self._save, tensors)
         return {}
 
     def written(self, _: str, __: Tensors) -> Tensors:
-        """Whether all is saved by now, and what went wrong; it waits for a while, less than a call's timeout."""
+        """Whether saving is done, and what went wrong; waits for at most a fraction HOLD of a call's timeout."""
         done = not wait([self._saving], HOLD * self.heard.timeout_s).not_done
         return worded(done=done, problem=self._saving.result() if done else None)
 
@@ -182,10 +182,10 @@ class TableServer:
     _generation, _world, _pushed_step = 0, 1, 0
 
     def _turn_to(self, said: dict[str, Any]) -> None:
-        """Be where the caller is: the steps that are committed, and the trainers that step together.
+        """Catch up with the caller: apply the step that it knows to be committed, and note its generation of trainers.
 
         Raises:
-            Regroup: there are other trainers by now, and what the caller does is void.
+            Regroup: the trainers have changed since, and what the caller does is void.
         """
         if said["generation"] < self._generation:
             raise Regroup("the trainers of this job have changed")
@@ -194,7 +194,7 @@ class TableServer:
             self._generation, self._pushed = said["generation"], {}
 
     def _push_alone(self, caller: str, tensors: Tensors, batch: int, leases: BatchLeases) -> None:
-        """Apply what one trainer has pushed, at once: the share of a step that one batch is."""
+        """Apply the gradients of one leased batch at once, divided by the number of trainers."""
         rate, eps = learning_rate(self.job.optimizer, batch // self.trainers), self.run.optimizers.sparse.eps
         if self.number == 0:
             leases.hear(caller)
@@ -206,11 +206,11 @@ class TableServer:
             leases.push(caller, batch)
 
     def _weights(self) -> Tensors:
-        """Dense layers as they are now."""
+        """A copy of the current dense layers."""
         return {name: each.clone() for name, each in flat_tensors(self.job).items() if name.startswith("model.")}
 
     def _apply(self, committed: int) -> None:
-        """Change rows by what was pushed, once it is committed."""
+        """Update rows by the pushed gradients, if the step is committed. committed: number of committed steps."""
         if committed <= self.step or not self._pushed:
             self.step = max(self.step, committed)
             return
@@ -230,12 +230,12 @@ class ServerCheckpoints(Checkpoints):
     random: list[Raw] = []  # noqa: RUF012
 
     def random_states(self) -> dict[int, Raw]:
-        """Those of all trainers, which server 0 writes."""
+        """Random states of all trainers, which server 0 writes; none on the other servers."""
         return dict(enumerate(self.random)) if dist.get_rank() == 0 else {}
 
 
 def leases_of(run: Run, trainers: int, step: int) -> BatchLeases | None:
-    """The batches of a run whose trainers do not keep step; None of another one."""
+    """The leases of batches, if trainers of the run do not keep step; None otherwise."""
     remote = run.remote
     if remote is None or not remote.staleness:
         return None

@@ -1,4 +1,4 @@
-"""What a run says of servers that hold its tables; without torch."""
+"""Settings of a run whose tables are on servers; without torch."""
 
 from typing import Literal
 
@@ -12,14 +12,14 @@ OPTIMIZERS_OF_SERVERS = ("sgd", "adagrad", "rowwise_adagrad")
 
 @noun
 class RunRemote:
-    """Tables on servers, processes beside the trainers (docs/remote.md).
+    """Tables on servers, which are processes separate from the trainers (docs/remote.md).
 
-    servers: how many; a plan for as many ranks says which rows each holds. backend: what carries calls: sockets, which
-    ask for a key, rpc (torch.distributed.rpc, which asks for none), or ray. staleness: steps by which the rows that a
-    trainer pulls may lag behind; 0: none, all trainers step together. timeout_s: seconds after which a silent trainer
-    is left out, and a silent server ends the job; 20 times as long is waited for all to start, and for a checkpoint.
-    address: 'host:port' where server 0 listens, and the others behind it (sockets), where servers and trainers meet
-    (rpc), or of a Ray cluster; none: of this machine alone.
+    servers: number of servers; a plan for this many ranks decides which rows each holds. backend: what carries calls:
+    sockets, which require a key, rpc (torch.distributed.rpc, which requires none), or ray. staleness: steps by which
+    the rows that a trainer pulls may lag behind; 0: none, all trainers step together. timeout_s: seconds after which a
+    silent trainer is left out, and a silent server ends the job; starting and writing a checkpoint may take 20 times as
+    long. address: 'host:port' where server 0 listens, with the other servers at the ports after it (sockets), where
+    servers and trainers meet (rpc), or of a Ray cluster; none: this machine alone.
     """
 
     servers: int = 1
@@ -29,7 +29,7 @@ class RunRemote:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        """Check counts, and the address."""
+        """Check counts, the timeout and the address."""
         host, _, port = (self.address or "localhost:1").rpartition(":")
         check_rules(
             outside("remote.servers", self.servers, 1, MOST_SERVERS),

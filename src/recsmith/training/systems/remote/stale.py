@@ -1,7 +1,7 @@
-"""A trainer that waits for nobody: it leases batches, and dense layers are on server 0 beside the tables.
+"""A trainer that waits for no other: it leases batches, and server 0 holds the dense layers in addition to tables.
 
 Gradients of tables are divided by the number of trainers that the job began with, as in a step of all of them. Dense
-layers take the gradient of each batch, at their learning rate divided by that number.
+layers are updated by the gradient of each batch, at their learning rate divided by that number.
 """
 
 import os
@@ -31,19 +31,19 @@ from recsmith.training.systems.remote.model import copy_dense, flat_tensors, nev
 from recsmith.training.watchers import Watchers
 from recsmith.units import counted
 
-KEPT = 1000  # places in the data: more than may be under way at once
+KEPT = 1000  # positions in the data that are kept: more than there can be batches under way
 
 
 def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, ending: Ending) -> Raw:
-    """Train the batches that this trainer leases; what came of it. number: of this trainer; 0 writes the log."""
+    """Train the batches that this trainer leases, and return the result. number: of this trainer; 0 writes the log."""
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    os.environ["RANK"] = str(number)  # of those who write messages, 0
+    os.environ["RANK"] = str(number)  # rank 0 writes messages
     job, batches = trainer_job(
         run, client, number, None, lambda parts, _, progress, log: leased(run, parts, client, log, progress)
     )
     data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
     metrics = replace(run.metrics, evaluate_every=None)
-    begun = job.progress.step  # that of the checkpoint which all go on from
+    begun = job.progress.step  # step of the checkpoint that all trainers continue from
     whole = total_steps(run, job.source, client.trainers, begun, job.progress.position)
     job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))
     client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
@@ -53,7 +53,7 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         model = LeasedModel(job, client, whole)
         while (left_by := train_steps(model, batches, watchers, ending, StepTimes())) is not None:
             never_anew(left_by)
-            client.ask("stop", signal=left_by == END)  # of all trainers, who train the step under way, and save it
+            client.ask("stop", signal=left_by == END)  # all trainers, after they have trained and saved a step
         client.batch = None
         chief = client.wait_for("drained")
         client.lost, client.joined, client.left = (chief["told"][each] for each in ("lost", "joined", "left"))
@@ -68,22 +68,22 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         job.log.say({"note": lags_line(told, own)})
         job.progress.step, job.progress.saved = chief["step"], chief["saved"]
         copy_dense(job.sharded, client.begin()[3])
-        job.progress.tested = None  # by rows that others have changed since
-        if ended:  # what is said of checkpoints, which servers have written
+        job.progress.tested = None  # scores of rows that other trainers have changed since
+        if ended:  # for the message about checkpoints, which servers have written
             job = replace(job, run=replace(job.run, checkpoint=run.checkpoint))
         return {**finish(job, ended=ended), "remote": told}
 
 
 class LeasedModel(OneModel):
-    """The model of a trainer, which tells how far all of them are. whole: steps of the job, where they are known."""
+    """A trainer's model, whose log lines report the progress of all trainers. whole: steps of the job, if known."""
 
     def __init__(self, job: TrainingJob, client: TableClient, whole: int | None) -> None:
         super().__init__(job)
         self._client, self._whole = client, whole
-        self._before = job.progress.step * client.trainers  # batches of all, when the last line was told
+        self._before = job.progress.step * client.trainers  # batches of all trainers when the last line was logged
 
     def tell(self, times: StepTimes, total: int | None) -> None:
-        """Write scores and times of this trainer's batches since the last line, and how far the job is."""
+        """Log scores and times of this trainer's batches since the last line, and how far the job is."""
         batches, width = (self._client.batch or 0) + 1, self._client.trainers
         self.job.progress.scores = self._window.scores()
         among = AmongOthers(
@@ -95,7 +95,7 @@ class LeasedModel(OneModel):
 
 
 def lags_line(told: Raw, own: int) -> str:
-    """What trainers that wait for nobody have trained, and on how old rows, for people."""
+    """A line on how many batches trainers with a staleness have trained, and how far their rows lagged."""
     lags = sorted((int(lag), count) for lag, count in told["lags"].items())
     late = ", ".join(f"by {counted(lag, 'step') if lag else 'no step'} in {count:,}" for lag, count in lags)
     return f"remote: {told['batches']:,} batches of all trainers, {own:,} of this one; their rows lagged {late}"
@@ -104,7 +104,7 @@ def lags_line(told: Raw, own: int) -> str:
 def leased(
     run: Run, parts: Unsharded, client: TableClient, log: RunLog, progress: Progress
 ) -> Generator[TrainingBatch]:
-    """The batches that this trainer leases, of all that it reads in order; it saves the job where it is asked to."""
+    """Yield the batches that this trainer leases, reading all in order; save the job when server 0 asks for it."""
     reader = Reader(run, parts, progress, client.trainers)
     with closing(reader):
         while True:
@@ -126,18 +126,18 @@ def leased(
 
 
 class Reader:
-    """The batches of a job by their numbers, as one trainer would read them all."""
+    """The batches of a job by number, in the order in which a single trainer would read all of them."""
 
     def __init__(self, run: Run, parts: Unsharded, progress: Progress, width: int) -> None:
         self._next, self._state = progress.step * width, progress.position
-        self._states = {self._next: self._state}  # of the data, before batches that may come again
+        self._states = {self._next: self._state}  # positions in the data before batches that may be asked for again
         sizes = BatchSizes(((0, run.data.local_batch_size(width)),))
         self._open = lambda state: training_batches(parts.source, sizes, parts.features, rank=0, ranks=1, state=state)
         self._batches: Iterator[TrainingBatch] = self._open(self._state)
         self._held: TrainingBatch | None = None
 
     def batch(self, number: int) -> TrainingBatch | None:
-        """The batch of a number; None where the data ends before it. One from before begins anew."""
+        """The batch with a number; None if the data ends before it. For an earlier batch the data is reopened."""
         if number < self._next:
             self.close()
             self._next = max(each for each in self._states if each <= number)
@@ -154,18 +154,18 @@ class Reader:
         return self._held
 
     def state_before(self, number: int) -> Any:
-        """Where the data goes on with a batch."""
+        """The position in the data at which a batch begins."""
         self.batch(number - 1)
         return self._state
 
     def close(self) -> None:
-        """End what reads."""
+        """Close the open reader of the data."""
         if isinstance(self._batches, Generator):
             self._batches.close()
 
 
 def _save(client: TableClient, position: Any, batch: int) -> str | None:
-    """Have the servers save all that is before a batch; what went wrong, in words."""
+    """Have the servers save the state before a batch; returns what went wrong, or None."""
     width = client.trainers
     dense = {name: each for name, each in client.begin()[3].items() if name.startswith(("model.", "dense."))}
     progress = {"step": batch // width, "ranks": width, "position": position, "scores": None}

@@ -1,6 +1,6 @@
-"""Tables of a model whose rows are on servers: the client of the seams of rows and steps.
+"""A model's tables whose rows are on servers, and the row store and training step that use them.
 
-n distinct ids of a table in a batch, D its columns, B samples
+n distinct ids of a table in a batch, D columns of a table, B samples
 """
 
 from collections.abc import Callable, Iterator
@@ -28,11 +28,11 @@ from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.systems.remote.client import TableClient
 
-BLOCK = 65536  # rows that are read at once, for the exported model
+BLOCK = 65536  # rows read with one call, for the exported model
 
 
 class PulledRows:
-    """The distinct rows of a batch, which are pulled once for all collections of a model."""
+    """The distinct rows of a batch, pulled once for all collections of a model."""
 
     def __init__(self, client: TableClient) -> None:
         self.configs, self._client = list[BaseEmbeddingConfig](), client
@@ -40,7 +40,7 @@ class PulledRows:
         self._rows, self._places = dict[str, torch.Tensor](), dict[str, tuple[torch.Tensor, ...]]()
 
     def of(self, features: KeyedJaggedTensor) -> Iterator[tuple[BaseEmbeddingConfig, str, torch.Tensor, torch.Tensor]]:
-        """(table, feature, the table's rows (n, D), which of these each id of the feature reads) of each feature."""
+        """Yield for each feature (table, feature, the table's rows (n, D), the row among these that each id reads)."""
         training = torch.is_grad_enabled()
         stale = self._batch is None or self._batch[0] is not features or self._batch[1] != training
         if stale or (training and not self._client.lookups):  # a step has been pushed since
@@ -75,7 +75,7 @@ class RemoteTables(nn.Module):
         pulled.configs += self._configs
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
-        """(B, sum of D), pooled as the collection would."""
+        """Vectors (B, sum of D), pooled as the collection pools them."""
         bags = features.to_dict()
         pooled = [
             _pooled(rows, places, bags[name], config.pooling)
@@ -86,7 +86,7 @@ class RemoteTables(nn.Module):
 
 
 class RemoteSequences(nn.Module):
-    """Tables that are not pooled, whose rows are pulled as those of pooled ones."""
+    """Tables that are not pooled; their rows are pulled like those of pooled tables."""
 
     on_servers = True
 
@@ -106,7 +106,7 @@ class RemoteSequences(nn.Module):
 
 
 def _pooled(rows: torch.Tensor, places: torch.Tensor, bag: Any, pooling: PoolingType) -> torch.Tensor:
-    """Bags of rows, summed or averaged (B, D)."""
+    """The rows of each bag, summed or averaged (B, D)."""
     if not len(rows):
         return rows.new_zeros(len(bag.lengths()), rows.shape[1]) + rows.sum()
     mode = "mean" if pooling is PoolingType.MEAN else "sum"
@@ -118,7 +118,7 @@ def _pooled(rows: torch.Tensor, places: torch.Tensor, bag: Any, pooling: Pooling
 
 
 def with_remote_tables(model: nn.Module, client: TableClient) -> None:
-    """Have every collection of a model be on servers."""
+    """Replace every embedding collection of a model by one whose rows are on servers."""
     pulled = PulledRows(client)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -129,7 +129,10 @@ def with_remote_tables(model: nn.Module, client: TableClient) -> None:
 
 
 class RemoteRows(DeviceRows):
-    """The rows of tables on servers, and dense layers here; what is under way are steps that nobody has committed."""
+    """A row store with tables on servers and dense layers on this trainer.
+
+    At most one step is under way: it is pushed, and not committed yet.
+    """
 
     def __init__(
         self, model: nn.Module, optimizer: CombinedOptimizer, client: TableClient, names: dict[str, str]
@@ -137,15 +140,15 @@ class RemoteRows(DeviceRows):
         super().__init__(model, optimizer)
         self.client, self._names = client, names
         self.due: Callable[[], object] | None = None  # the update of dense layers by the step under way
-        self.position: Any = None  # of the data, after the steps that are committed
+        self.position: Any = None  # position in the data after the committed steps
 
     @property
     def server_s(self) -> float:
-        """Seconds of a mean step that pulls and pushes took."""
+        """Mean seconds per step spent waiting for pulls and pushes."""
         return self.client.counts.server_s / max(1, self.client.counts.steps)
 
     def shards(self) -> Iterator[NamedShard]:
-        """Dense layers, and this trainer's share of the tables, block by block as they are on the servers."""
+        """Yield dense layers, and this trainer's share of the tables, read from the servers block by block."""
         yield from super().shards()
         client = self.client
         for table, name in self._names.items():
@@ -157,7 +160,7 @@ class RemoteRows(DeviceRows):
                         yield NamedShard(name, (shard.rows[0] + first, shard.columns[0]), tensor, everywhere=False)
 
     def whole(self) -> dict[str, WholeTensor]:
-        """Of dense layers, and of tables."""
+        """Type and shape of each dense parameter and each table."""
         found = super().whole()
         for table, name in self._names.items():
             last = self.client.shards(table)[-1]
@@ -165,7 +168,7 @@ class RemoteRows(DeviceRows):
         return found
 
     def flush(self) -> None:
-        """Wait until the step under way is committed, and update dense layers by it.
+        """Wait until the step under way is committed, then update dense layers by its gradients.
 
         Raises:
             Regroup: the trainers have changed, and the step is void.
@@ -177,9 +180,9 @@ class RemoteRows(DeviceRows):
 
 
 class RemoteStep:
-    """Pull, forward, backward, push; what dense layers learn is applied once all trainers have pushed.
+    """A step: pull, forward, backward, push. Dense layers are updated once all trainers have pushed.
 
-    A batch that is leased waits for nobody: dense layers are pulled with it, and servers apply what came at once.
+    A leased batch waits for no other trainer: dense layers are pulled with it, and servers apply its gradients at once.
     """
 
     batches_ahead = 0
@@ -208,8 +211,8 @@ class RemoteStep:
         self.rows.position = position
 
     def pause(self) -> None:
-        """Have the step under way be committed."""
+        """Wait until the step under way is committed."""
         self.rows.flush()
 
     def resume(self) -> None:
-        """Nothing has been put aside."""
+        """Nothing to do: `pause` sets nothing aside."""

@@ -1,4 +1,4 @@
-"""A trainer of a job whose tables are on servers: the planned job's loop, whose rows and steps cross processes."""
+"""A trainer of a job whose tables are on servers: the planned job's loop, with rows and steps of its own kind."""
 
 import os
 from contextlib import closing, suppress
@@ -26,10 +26,10 @@ from recsmith.units import counted
 
 
 def train_on_trainer(run: Raw, place: Raw, meet: str, name: str, *, joins: bool = False) -> Raw:
-    """Train a run as one of its trainers; what came of it (JSON data), or why this one was `left_out`.
+    """Train a run as one of its trainers; returns the result (JSON data), or why this trainer was `left_out`.
 
     place: of the servers. meet: 'host:port' of the store where process groups form. name: of this trainer. joins:
-    whether it came later: a signal ends it alone.
+    whether it joined the running job; a signal then ends this trainer alone.
     """
     made, where = run_of_job(run), ServerPlace(**place)
     assert made.remote is not None
@@ -58,16 +58,16 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str, *, joins: bool 
 
 
 def _depart(client: TableClient) -> str:
-    """Leave the others, who go on; what this trainer has done, for people."""
+    """Leave the job, which goes on; returns what this trainer has done, for people."""
     client.ask("depart")
     if dist.is_initialized():
-        dist.destroy_process_group()  # whoever waits for this trainer hears of it
+        dist.destroy_process_group()  # ends the wait of trainers that wait for this one
     trained = counted(client.counts.steps, "batch", "batches")
     return f"a signal ended this trainer after it had trained {trained}; the job of the others goes on"
 
 
 def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers, ending: Ending) -> Raw:
-    """Train in step with the other trainers, whoever they are; what came of it."""
+    """Train in step with the other trainers, in new generations as they change, and return the result."""
     job: TrainingJob | None = None
     while True:
         before, place = client.generation, client.gather()
@@ -98,26 +98,26 @@ def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers
     assert isinstance(result, dict)
     counts = asdict(client.counts)
     job.log.write("remote", {"step": job.progress.step, **counts})
-    with suppress(RuntimeError):  # of those who died when all was done
+    with suppress(RuntimeError):  # if a trainer died after the last step
         dist.barrier()
-    if client.rank:  # what the job brought is said by the first, who knows what was told
+    if client.rank:  # rank 0 reports the job's gains, because it knows the predictions
         result.pop("brought", None)
     return {**result, "remote": counts}
 
 
 def _after(error: Exception, client: TableClient, job: TrainingJob | None) -> None:
-    """Leave the process group after a step that others have left, or died in; the error where neither is so."""
+    """Leave the process group after a failed step; raises the error again if the trainers have not changed."""
     if dist.is_initialized():
-        dist.destroy_process_group()  # whoever waits for this trainer hears of it
+        dist.destroy_process_group()  # ends the wait of trainers that wait for this one
     if job is not None:
         with suppress(Regroup):
-            job.sharded.rows.flush()  # a step that all have pushed counts
+            job.sharded.rows.flush()  # a step that all trainers have pushed counts
     if not isinstance(error, Regroup) and not client.changed():
         raise error
 
 
 def _hand_over(client: TableClient, job: TrainingJob | None) -> None:
-    """Give the servers dense layers and how far trainer 0 is, which all go on from; newcomers are the last."""
+    """Send trainer 0's dense layers and progress to the servers, from which all continue; rank 0 is no newcomer."""
     if client.rank == 0 and job is not None:
         rows: Any = job.sharded.rows
         progress = {**kept_progress(job), "step": client.clock, "position": rows.position, "ranks": client.world}
@@ -126,7 +126,7 @@ def _hand_over(client: TableClient, job: TrainingJob | None) -> None:
 
 
 def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Batches]:
-    """The job of this trainer, from where the servers are, and the batches that come next."""
+    """The job of this trainer at the step that the servers have reached, and its next batches."""
     job, batches = trainer_job(
         run, client, client.rank, client.world,
         lambda parts, sharded, progress, _: _until_leaving(client, settled(sharded, batches_from(parts, progress))),
@@ -136,7 +136,7 @@ def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Batche
 
 
 def _until_leaving(client: TableClient, batches: Batches) -> Batches:
-    """The batches; Departed where this trainer is to leave."""
+    """Yield the batches; raises Departed once this trainer is to leave."""
     with closing(batches):
         for batch in batches:
             if client.leaving():

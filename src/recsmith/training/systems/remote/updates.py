@@ -1,9 +1,10 @@
-"""Shards of tables as a server holds them, and how summed gradients change their rows.
+"""The shards of tables that a server holds, and how summed gradients update their rows.
 
-n rows of a shard that a step looks up, w its columns
+n rows of a shard that a step looks up, w columns of a shard
 
 SGD: row -= rate * gradient. Adagrad (Duchi et al., JMLR 2011): state += gradient^2. Row-wise Adagrad keeps one number
-a row, the mean of gradient^2 over its columns. Both: row -= rate * gradient / (sqrt(state) + eps), as FBGEMM has them.
+a row, to which the mean of gradient^2 over its columns is added. Both: row -= rate * gradient / (sqrt(state) + eps), as
+in FBGEMM.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from recsmith.training.job.sharded import ShardedJob, table_of
 
 
 def shard_key(shard: Shard) -> str:
-    """What messages call a shard: its table, first row and first column."""
+    """The name of a shard in messages: its table, first row and first column."""
     return f"{shard.table}/{shard.rows[0]}/{shard.columns[0]}"
 
 
@@ -38,7 +39,7 @@ class HeldShard:
     state: torch.Tensor | None = None
 
     def update(self, ids: torch.Tensor, gradients: torch.Tensor, rate: float, eps: float) -> None:
-        """Change the rows of ids (n,), each there once, by their gradients (n, w)."""
+        """Update the rows of ids (n,), which are distinct, by their gradients (n, w)."""
         if self.state is None:
             _add_rows(self.weights, ids, gradients, -rate)
             return
@@ -49,7 +50,7 @@ class HeldShard:
 
 
 def merged(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], share: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """(ids, gradients) of several trainers as one, each id once and its gradients summed times a share."""
+    """(ids, gradients) of several trainers as one pair: distinct ids, and the sum of their gradients times a share."""
     if len(parts) == 1:
         ids, gradients = parts[0]
         return ids, gradients * share
@@ -59,14 +60,14 @@ def merged(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], share: float) -> 
 
 
 def _add_rows(to: torch.Tensor, ids: torch.Tensor, values: torch.Tensor, times: float = 1.0) -> torch.Tensor:
-    """Add values to rows of ids, each there once; these rows. Of large tables index_add_ takes three times as long."""
+    """Add values to rows of distinct ids; returns the new rows. On large tables index_add_ takes 3 times as long."""
     rows = to.index_select(0, ids).add_(values, alpha=times)
     to.index_copy_(0, ids, rows)
     return rows
 
 
 def held_shards(job: ShardedJob) -> dict[str, HeldShard]:
-    """The shards of this rank by the name that messages have for them."""
+    """The shards of this rank, by their names in messages (`shard_key`)."""
     state = job.rows.state_dict()
     momenta: dict[str, Any] = {}
     for name, kept in state.get("optimizer", {}).get("sparse", {}).get("state", {}).items():
