@@ -1,9 +1,9 @@
 """Several models in one job (Purandare et al., "mu-TWO", MLSys 2023): one stream of batches, one exchange, one lookup.
 
-settings.py says what a run names, members.py which runs these are and what they may not be, gains.py what it brings,
-parts.py what does not go with it: none of them needs torch. weighing.py decides whether it pays, model.py is the model
-of all members, sharding.py puts it on ranks and shows a member of it as a job of its own, loop.py trains, and
-describing.py is its dry run.
+Without torch: settings.py holds the settings, members.py the members' runs and how they may differ, gains.py predicts
+the gain, and parts.py says what an array refuses. weighing.py decides whether an array pays, model.py is the model of
+all members, sharding.py puts it on ranks and presents each member as a job of its own, loop.py trains, and
+describing.py makes the dry run.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from recsmith.training.job.agreement import Agreement, Ending
     from recsmith.training.run.run import Run
 
-COPIES = 4  # times its pooled numbers that the update of an array has at once
+COPIES = 4  # copies of its pooled numbers that the update of an array needs at once
 NUMBER_BYTES = 4
 
 
 class Arrays(System):
-    """Several models in one job."""
+    """The system that trains several models in one job."""
 
     key = "array"
     settings = RunArray
     about = "models that are trained in one job on the same batches, each by settings of its own (docs/array.md)"
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """Types under which members lie alike."""
+        """Allow only sharding types under which all members are placed alike."""
         return () if run.array is None else (TableRule(tables="*", sharding_types=WHOLE_ROWS),)
 
     def more_bytes(self, run: "Run", plan: Plan) -> int:
-        """What the update of all members has at once."""
+        """Bytes that the update of all members needs in addition."""
         if run.array is None:
             return 0
         workload = plan.workload
@@ -46,13 +46,13 @@ class Arrays(System):
         return round(NUMBER_BYTES * COPIES * workload.batch_size * columns)
 
     def trained_runs(self, run: "Run") -> "Sequence[Run] | None":
-        """The members."""
+        """The runs of the members; None if the run has no array."""
         from recsmith.training.systems.arrays.members import members_of
 
         return None if run.array is None else list(members_of(run).values())
 
     def describe(self, run: "Run") -> Any:
-        """Together, or as the first of the members does."""
+        """The dry run of all members together, or of the first member if they are trained in turn."""
         if run.array is None:
             return None
         from recsmith.training.systems.arrays.describing import described_array
@@ -62,7 +62,7 @@ class Arrays(System):
     def train(
         self, run: "Run", agreement: "Agreement", ending: "Ending", train_one: Any, train_prepared: Any
     ) -> Raw | None:
-        """Together, or one after the other."""
+        """Train the members together or in turn, and return the result; None if the run has no array."""
         if run.array is None:
             return None
         from recsmith.training.systems.arrays.loop import train_array

@@ -33,7 +33,7 @@ from recsmith.units import format_size
 
 
 def described_array(made: Run) -> DryRun:
-    """What a run with an array would do: together, or as the first of its members does."""
+    """The dry run of a run with an array: of all members together, or of the first one if they are trained in turn."""
     source, members = open_source(made), members_of(made)
     ranks, here = ranks_of(made)
     gain, lines = weighed(made, source, ranks, torch.device(device_type()), step_here)
@@ -74,7 +74,7 @@ def described_array(made: Run) -> DryRun:
 def _within_limit(
     memory: Sequence[RankMemory], array: UnshardedArray, run: Run, plan: Plan, state: DenseState
 ) -> list[RankMemory]:  # fmt: skip
-    """What ranks hold where array.layer_memory limits what a step of the layers takes beside their weights and state.
+    """The memory of ranks if array.layer_memory limits what a step of the layers takes besides weights and state.
 
     The limit counts stacked copies of weights, gradients and activations.
     """

@@ -1,8 +1,8 @@
-"""What training several models together brings, before anything is trained; without torch.
+"""The predicted gain of training several models together; without torch.
 
-A step of a member alone is that of its own dry run (prediction/job_step.py), so that an array and a dry run of one
-member tell the same. Together, ids and what every step costs are paid once, and what batching the members costs comes
-in their place: measured on ranks of one core each (`python benchmarks/arrays.py pairs`).
+The step of a member alone is that of its own dry run (prediction/job_step.py), so an array and the dry run of a member
+state the same seconds. Together, the exchange of ids and the fixed cost of a step are paid once, and batching the
+members adds costs of its own, measured on ranks of one core each (`python benchmarks/arrays.py pairs`).
 
 B samples of a rank, F features, D columns, K members
 """
@@ -27,16 +27,16 @@ from recsmith.training.run.tables import tables_of
 from recsmith.training.systems.arrays.members import members_of
 from recsmith.units import format_time
 
-LEAST = 1.1  # times the models a second, under which `auto` trains in turn
-# What training together takes beyond that: of a step, of a number that is pooled, of a weight of dense layers.
+LEAST = 1.1  # least ratio of models a second, together over in turn, at which `auto` trains together
+# Seconds that training together adds: for a step, for a pooled number, for a weight of the dense layers.
 BATCHED_S, SPREAD_S, JOINED_S = 1e-3, 7e-9, 3e-9
 
 
 @dataclass(frozen=True)
 class StepWork:
-    """What a rank does in a step of one model.
+    """The work of a rank in a step of one model.
 
-    pooled: numbers that it pools. weights: of dense layers. layers_s: seconds of these.
+    pooled: pooled numbers. weights: number of weights of the dense layers. layers_s: seconds of the dense layers.
     """
 
     pooled: float
@@ -45,7 +45,7 @@ class StepWork:
 
 
 class AloneStep(NamedTuple):
-    """The step of one member by itself, as its dry run tells it, and the cluster of its plan."""
+    """The step of one member trained alone, as its dry run predicts it, and the cluster of its plan."""
 
     step: JobStep
     cluster: Cluster
@@ -53,10 +53,10 @@ class AloneStep(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrayGain:
-    """Models a second of an array of so many members together, beside in turn.
+    """The predicted speed of an array trained together, compared with training its members in turn.
 
-    alone: a step of each member alone, in seconds, and step: of the array together, on CPU ranks of a core each; none
-    where nothing of it was measured, as on GPUs. wanted: as the run has it.
+    alone: seconds of a step of each member alone, on CPU ranks of one core each. step: a step of all members together;
+    None if nothing was measured for it, as on GPUs. wanted: array.together of the run.
     """
 
     members: int
@@ -66,17 +66,17 @@ class ArrayGain:
 
     @property
     def value(self) -> float | None:
-        """Times the models a second."""
+        """Models a second together, divided by models a second in turn; None if not predicted."""
         return None if self.step is None else sum(self.alone) / self.step.step_s
 
     @property
     def together(self) -> bool:
-        """How the array is trained."""
+        """Whether the members are trained together."""
         pays = self.value is not None and self.value >= LEAST
         return self.wanted == "always" or (self.wanted == "auto" and pays)
 
     def line(self) -> str:
-        """What is said of it."""
+        """A line that says how the array is trained, and why."""
         how = f"array: {self.members} members are trained {'together' if self.together else 'in turn'}"
         if self.step is None or self.value is None:
             return f"{how} (array.together: {self.wanted}); what that brings here was not measured"
@@ -90,12 +90,12 @@ class ArrayGain:
 
 
 def predicted_gain(run: Run, schema: DataSchema, alone: AloneStep | None, *, again: float = 0.0) -> ArrayGain:
-    """What training the members of a run's array together brings.
+    """The predicted gain of training the members of a run's array together.
 
-    alone: of its first member; None where its step is not predicted. again: share of the layers that is computed twice.
+    alone: step of the first member; None if it is not predicted. again: share of the layers that is computed twice.
 
     Raises:
-        UsageError: its members, or their tables, break a rule.
+        UsageError: the members, or their tables, break a rule.
     """
     assert run.array is not None
     models = [member.model for member in members_of(run).values()]
@@ -115,7 +115,7 @@ def predicted_gain(run: Run, schema: DataSchema, alone: AloneStep | None, *, aga
 
 
 def _step_of(work: StepWork, first: StepWork, step: JobStep) -> JobStep:
-    """The step of a member alone, by that of the first, whose layers may have other sizes."""
+    """The step of a member alone, derived from the first member's, whose layers may have other sizes."""
     layers, more = step.layers_s + work.layers_s - first.layers_s, OPTIMIZER_S * (work.weights - first.weights)
     share = work.weights / first.weights if first.weights else 1.0
     return replace(
@@ -124,7 +124,7 @@ def _step_of(work: StepWork, first: StepWork, step: JobStep) -> JobStep:
 
 
 def work_of(model: RunModel, schema: DataSchema, samples: int) -> StepWork:
-    """What a rank does in a step of one model. Of a model of the user's, layers are not counted."""
+    """The work of a rank in a step of one model. The layers of a user's own model are not counted."""
     factors = {feature.name: feature.pooling_factor or 1.0 for feature in schema.features}
     features = [(name, table) for table in tables_of(model, schema) for name in table.features]
     numbers = sum((t.embedding_dim or 0) * (factors[name] if t.pooling == "none" else 1) for name, t in features)

@@ -1,4 +1,4 @@
-"""An array is prepared as any run is, and goes on from the newest step that each of its members has."""
+"""Prepares an array like any run, and continues it from the newest step that all its members have saved."""
 
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
@@ -23,15 +23,15 @@ def prepared_array(
     array: UnshardedArray, saved: Sequence[Saved], ranks: int, plan_by: PlanMaker = plan_to_go_on, *,
     together: bool = False,
 ) -> PreparedRun:  # fmt: skip
-    """The array, prepared as one run: its plan is made for the tables of one member, as wide as those of all.
+    """The array, prepared as one run: its plan is made for the tables of one member, as wide as those of all members.
 
-    saved: the checkpoint of each member that training goes on from; none where it begins anew.
+    saved: the checkpoint of each member from which training continues; empty if it begins anew.
 
     Raises what `prepare` raises.
     """
 
     def plan(_: Unsharded, __: Plan | None, holders: int) -> Plan:
-        before = saved[0].plan if saved else None  # all members lie alike
+        before = saved[0].plan if saved else None  # all members are placed alike
         return with_members(plan_by(wide_tables(array), before, holders), array.members)
 
     made = prepare(array.parts.run, ranks, parts=array.parts, plan_by=plan, together=together)
@@ -42,7 +42,7 @@ def prepared_array(
 
 
 def newest_of_members(runs: Mapping[str, Run]) -> list[Saved]:
-    """The newest checkpoint that all members of an array have, of each of them; none where there is none.
+    """Each member's checkpoint of the newest step that all members have saved; empty if there is none.
 
     Raises:
         UsageError: members were trained apart, and have no step in common.
@@ -57,9 +57,9 @@ def newest_of_members(runs: Mapping[str, Run]) -> list[Saved]:
 
 
 def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
-    """The newest checkpoint that every member has, by the name of its folder; None where there is none yet.
+    """The folder name of the newest checkpoint that every member has; None if there is none yet.
 
-    found: the names of those of each member.
+    found: the names of each member's checkpoint folders.
 
     Raises:
         UsageError: members were trained apart, and have no step in common.
@@ -77,23 +77,23 @@ def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
 
 
 def checkpoints_of(member: Member, agreement: Agreement) -> Checkpoints:
-    """The checkpoints of a member, of which none goes before every member has a newer one."""
+    """The checkpoints of a member; none is removed before every member has a newer one."""
     folder = Path(member.run.output) / CHECKPOINTS
     return Checkpoints(folder, member.run.checkpoint or Checkpointing(), agreement, alone=False)
 
 
 def newest_of_all(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved], list[str]]:
-    """The checkpoints of all members of the newest step that each of them has, and lines on what was removed.
+    """Each member's checkpoint of the newest step that all members have saved, and lines on what was removed.
 
-    Those of later steps are of a job that was ended between two members' checkpoints; they are removed, since the array
-    trains these steps again.
+    Checkpoints of later steps are left by a job that ended between the checkpoints of two members. They are removed,
+    because the array trains these steps again.
 
     Raises:
         UsageError: members were trained apart, and have no step in common.
     """
     newest = newest_in_common({name: {path.name for path in each.all()} for name, each in checkpoints.items()})
     step = int((newest or step_name(0)).removeprefix("step-"))
-    dist.barrier()  # all ranks have seen what is there
+    dist.barrier()  # all ranks have read the folders
     gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
     dist.barrier()
     told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"

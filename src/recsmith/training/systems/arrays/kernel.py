@@ -1,11 +1,11 @@
 """Tables of all members of an array, looked up and updated as one table K times as wide, on CPU.
 
-The members of an array look the same ids up. So distinct ids are found once, one gather fetches their rows of all
-members, and one pooling makes the vectors of all. An update is one pass over the distinct rows, with a learning rate
-and a state of its own for each member, by the formulas of torch.optim.SGD, Adagrad and torchrec's RowWiseAdagrad. To
-TorchRec they stay K tables of their own.
+All members look up the same ids. So distinct ids are found once, one gather fetches their rows for all members, and one
+pooling makes the vectors of all members. An update is one pass over the distinct rows, with a learning rate and a state
+for each member, by the formulas of torch.optim.SGD, Adagrad and torchrec's RowWiseAdagrad. TorchRec still sees K
+separate tables.
 
-K members, T tables of a member, R rows of all of them, D columns, F features of a member, B samples, U distinct ids
+K members, T tables of a member, R rows of these tables, D columns, F features of a member, B samples, U distinct ids
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from recsmith.training.stores.kernels import UpdatedRows
 
 
 class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
-    """FBGEMM's tables of all members, member by member. rows: of the tables of one; columns: of each table."""
+    """FBGEMM's tables of all members, member by member. rows: of each table of a member. columns: of every table."""
 
     def __init__(self, *, rows: Sequence[int], columns: int, optimizers: Sequence[SparseOptimizer],
                  feature_table_map: list[int], **given: Any) -> None:  # fmt: skip
@@ -51,7 +51,7 @@ class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
         return [of_member[part] for of_member in self._block for part in self._ranges]
 
     def split_optimizer_states(self) -> list[list[torch.Tensor]]:
-        """What the optimizer keeps of them: a number of each row, or of each weight."""
+        """The optimizer state of each table of each member: a number for each row, or for each weight; none for SGD."""
         if self._sums is None:
             return []
         sums = self._sums[..., 0] if self.optimizer == EmbOptimType.EXACT_ROWWISE_ADAGRAD else self._sums
@@ -59,7 +59,7 @@ class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor, per_sample_weights: torch.Tensor | None = None,
                 **_: Any) -> torch.Tensor:  # fmt: skip
-        """Pooled rows of all features of all members (B, K * F * D); ids are those of the first member."""
+        """Pooled rows of all features of all members (B, K * F * D); the ids of the first member serve for all."""
         members, features, columns = len(self._block), len(self._starts), self._block.shape[2]
         samples = (len(offsets) - 1) // (members * features)
         ends = offsets[: features * samples + 1]
@@ -76,11 +76,11 @@ class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
         return pooled.view(features, samples, members, columns).permute(1, 2, 0, 3).flatten(1)
 
     def rows_read(self, _: int, distinct: torch.Tensor) -> torch.Tensor:
-        """Distinct rows of all members side by side (U, K * D)."""
+        """The distinct rows, those of all members side by side (U, K * D)."""
         return self._block.index_select(1, distinct).transpose(0, 1).flatten(1)
 
     def update(self, _: int, distinct: torch.Tensor, gradient: torch.Tensor) -> None:
-        """One step of each member's optimizer (gradient: of distinct rows, summed over equal ids: (U, K * D))."""
+        """One step of each member's optimizer. gradient: of distinct rows, summed over equal ids (U, K * D)."""
         weights, rows = self._block.index_select(1, distinct), distinct.numpy()
         each = gradient.view(len(distinct), len(self._block), -1).transpose(0, 1)  # (K, U, D)
         if self._sums is not None:
@@ -93,7 +93,7 @@ class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
 
 
 class MembersBag(BatchedFusedEmbeddingBag):
-    """TorchRec's kernel of pooled tables, on MembersTables."""
+    """TorchRec's kernel of pooled tables, which computes with MembersTables."""
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
                  optimizers: Sequence[SparseOptimizer]) -> None:  # fmt: skip
@@ -114,7 +114,7 @@ class MembersBag(BatchedFusedEmbeddingBag):
 def kernel(
     config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, optimizers: Sequence[SparseOptimizer]
 ) -> Callable[..., nn.Module] | None:
-    """Tables of all members as one, for those that are updated in their backward pass on a CPU."""
+    """The maker of a kernel for all members' tables; None unless they are pooled and updated in backward on a CPU."""
     if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
         return None
     return partial(MembersBag, optimizers=optimizers)

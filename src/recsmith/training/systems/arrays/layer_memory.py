@@ -1,9 +1,9 @@
-"""The step of an array's layers within a limit of memory: sub-arrays one after the other, by the scheduler's plan.
+"""The step of an array's layers within a memory limit: sub-arrays run one after the other, as the scheduler planned.
 
-Each sub-array's backward pass follows its forward pass at once, inside the forward pass of the model. What autograd
-then asks for is there already: gradients of weights and of pooled vectors.
+The backward pass of each sub-array follows its forward pass immediately, inside the forward pass of the model. The
+gradients of weights and of pooled vectors are then ready when autograd asks for them.
 
-K members, n of a sub-array, B samples, L labels, T features, D columns
+K members, n members of a sub-array, B samples, L labels, T features, D columns
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,14 @@ from recsmith.prediction.activations.scheduler import ArraySchedule, partitions,
 from recsmith.training.systems.arrays.scheduling.profiling import H100, TracedStep, cpu_rates, traced
 from recsmith.training.systems.arrays.scheduling.running import HostCopies, StreamedCopies, run_schedule
 
-Shapes = tuple[tuple[int, int], tuple[int, int], int]  # of pooled vectors of a member, of dense features; labels
+Shapes = tuple[tuple[int, int], tuple[int, int], int]  # of a member's pooled vectors; of dense features; labels
 
 
 class LayerMemory:
-    """Schedules of an array's step, by the shapes of batches.
+    """The schedules of an array's step, one for each shape of batches.
 
-    groups: members whose layers are alike. models, given: of each member, and what stands for its tables.
+    limit: bytes. groups: numbers of members whose layers are alike. models: of each member. given: what replaces its
+    tables.
     """
 
     def __init__(
@@ -33,11 +34,11 @@ class LayerMemory:
         self._copies: HostCopies | StreamedCopies | None = None
 
     def plan(self, shapes: Shapes, device: torch.device) -> ArraySchedule:
-        """The schedule of batches of these shapes.
+        """The schedule for batches of these shapes.
 
         Raises:
-            NoPlanFound: none stays within the limit.
-            UsageError: a model of the user's cannot be traced.
+            NoPlanFound: no schedule stays within the limit.
+            UsageError: a user's own model cannot be traced.
         """
         return self._planned(shapes, device)[0]
 
@@ -64,9 +65,9 @@ class LayerMemory:
         self, pooled: torch.Tensor, dense: torch.Tensor, labels: int, weights: Sequence[Sequence[torch.Tensor]],
         gradient: Callable[[list[int], torch.Tensor], torch.Tensor],
     ) -> tuple[torch.Tensor, torch.Tensor, list[list[torch.Tensor]]]:  # fmt: skip
-        """Logits (K, B, L), gradients of pooled vectors (B, K, T * D) and of the weights of each member.
+        """(logits (K, B, L), gradients of pooled vectors (B, K, T * D), gradients of the weights of each member).
 
-        gradient: of the loss, for logits of some members: (their numbers, logits) -> as logits.
+        gradient: function of (numbers of members, their logits) that returns the gradient of the loss for these logits.
         """
         device, shapes = pooled.device, ((len(pooled), pooled.shape[2]), (len(dense), dense.shape[1]), labels)
         schedule, steps = self._planned(shapes, device)
@@ -92,7 +93,7 @@ class LayerMemory:
         return torch.stack(logits), whole, of_weights
 
     def members_of(self, schedule: ArraySchedule) -> list[list[int]]:
-        """Numbers of the members of each sub-array."""
+        """The numbers of the members of each sub-array."""
         left, found = [list(group) for group in self.groups], list[list[int]]()
         for group, count in schedule.parts:
             found.append(left[group][:count])
@@ -101,21 +102,21 @@ class LayerMemory:
 
 
 def _in_order(numbers: Sequence[int]) -> bool:
-    """Whether members lie side by side."""
+    """Whether these members are adjacent and in order."""
     return list(numbers) == [*range(numbers[0], numbers[-1] + 1)]
 
 
 def _vectors(pooled: torch.Tensor, numbers: list[int]) -> torch.Tensor:
-    """Of some members: a view, where they lie side by side."""
+    """The pooled vectors of some members; a view if the members are adjacent."""
     return pooled[:, numbers[0] : numbers[-1] + 1] if _in_order(numbers) else pooled[:, numbers]
 
 
 class StepWithin(torch.autograd.Function):
-    """(loss, losses, logits) of all members, whose gradients are made with them."""
+    """Computes (loss, losses, logits) of all members in the forward pass, and their gradients with them."""
 
     @staticmethod
     def forward(ctx: Any, layers: Any, batch: Any, pooled: torch.Tensor, *_: torch.Tensor) -> Any:
-        """layers: Layers of model.py, whose weights follow pooled vectors, member by member."""
+        """Run the schedule. layers: Layers of model.py; its weights are the arguments after `pooled`, by member."""
         weights = [list(named.values()) for named in layers.named]
         labels = batch.labels.shape[1]
         logits, of_pooled, of_weights = layers.memory.trained(
@@ -128,14 +129,14 @@ class StepWithin(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *above: Any) -> Any:
-        """Gradients; above: of the loss, which is one where it is what is trained."""
+        """The kept gradients, times the gradient of the loss (above), which is 1 if this loss is trained directly."""
         gradients, ctx.gradients = ctx.gradients, None
         whole = above[0].device.type == "cpu" and float(above[0]) == 1.0
         return None, None, *(each if whole else each * above[0] for each in gradients)
 
 
 def _gradient(layers: Any, batch: Any, numbers: list[int], logits: torch.Tensor) -> torch.Tensor:
-    """Of the loss of some members, for their logits (n, B, L)."""
+    """The gradient of the loss of some members for their logits (n, B, L)."""
     with torch.enable_grad():
         leaf = logits.detach().requires_grad_()
         loss = layers.loss(layers.losses(leaf, batch), numbers)

@@ -1,7 +1,7 @@
-"""An array on one rank: its members, which the loop of all jobs trains together, each with a folder and log of its own.
+"""An array on one rank: the usual training loop trains its members together, each with its own folder and log.
 
-A member is a TrainingJob like any other, whose folder is what it would be had it been trained alone. What is done
-beside the steps is done for each by job/job.py.
+A member is a TrainingJob like any other, and its folder is the same as if it had been trained alone. Work between the
+steps is done for each member by job/job.py.
 """
 
 import copy
@@ -70,8 +70,8 @@ DIVERGED = (
 class ArrayModels(TrainedModels):
     """The members of an array on this rank, which the steps of one job train together.
 
-    job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended. told:
-    what training them together was predicted to bring.
+    job: of the array. members: each as a job of its own, by name. ended: why members that diverged have ended. told:
+    the predicted gain of training them together.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class ArrayModels(TrainedModels):
 
     @property
     def alive(self) -> dict[str, TrainingJob]:
-        """Members that have not ended, by name."""
+        """The members that have not ended, by name."""
         return {name: each for name, each in self.members.items() if name not in self.ended}
 
     def took(self, outcome: StepOutcome) -> None:
-        """Keep the predictions of each member, and whether its loss was finite."""
+        """Keep the predictions of each member, and note whether its loss was finite."""
         alive, there = self.alive, self.job.progress
         for number, (name, member) in enumerate(self.members.items()):
             if name in alive:
@@ -100,7 +100,7 @@ class ArrayModels(TrainedModels):
         self._broken |= ~outcome.loss.isfinite()
 
     def agree(self) -> None:
-        """End members whose loss was not finite on some rank.
+        """End members whose loss was not finite on any rank.
 
         Raises:
             RecSmithError: no member is left.
@@ -123,26 +123,26 @@ class ArrayModels(TrainedModels):
             write_ended(self.job.output, self.ended)
 
     def tell(self, times: StepTimes, total: int | None) -> None:
-        """Write scores of each member, and the times of their steps."""
+        """Log the scores of each member, and the times of the steps."""
         for name, member in self.alive.items():
             member.progress.scores = self._windows[name].scores()
             log_progress(member, copy.copy(times), total)
         times.take()
 
     def evaluate(self) -> None:
-        """Write scores of each member on data.test; watchers look at none of them."""
+        """Log the scores of each member on data.test; watchers do not see them."""
         for name, scores in self._scores().items():
             evaluate_now(self.members[name], scores)
 
     def _scores(self) -> dict[str, Scores]:
-        """Scores on data.test of each member that trains on, of which all are asked at once."""
+        """Scores on data.test of each member that has not ended; all members predict at once."""
         first = next(iter(self.members.values()))
         dataset = open_data(self.job.run.data.test, "data.test")
         found = score_each(self.job.sharded, dataset, first.features, first.batch_size, first.run, len(self.members))
         return {name: each for name, each in zip(self.members, found, strict=True) if name not in self.ended}
 
     def save(self) -> None:
-        """Save each member; where the disk refuses one, none of this step stays."""
+        """Save each member; if the disk refuses one, remove all checkpoints of this step."""
         members, step = list(self.alive.values()), self.job.progress.step
         before = {member.run.output: member.progress.saved for member in members}
         for member in members:
@@ -159,21 +159,21 @@ class ArrayModels(TrainedModels):
         dist.barrier()
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
-        """Another plan to go on under; None where none is better, and why."""
+        """(a better plan to continue with, or None; the reason)."""
         if self.job.run.checkpoint is not None and self.job.progress.saved != self.job.progress.step:
             self.save()
         return plan_anew(self.job, wish)
 
     def refreshed(self) -> None:
-        """Scores of members are of before."""
+        """Mark the members' scores on data.test as outdated."""
         for member in self.members.values():
             member.progress.tested = None
 
     def poll(self) -> None:
-        """Nothing: no checkpoint of an array is written beside steps."""
+        """Do nothing: no checkpoint of an array is written in the background."""
 
     def finish(self, *, ended: bool) -> Raw:
-        """Last checkpoints, scores and exported models of all members that have not ended."""
+        """Write last checkpoints, scores and exported models of all members that have not ended; returns the result."""
         run, progress = self.job.run, self.job.progress
         asked = run.data.test is not None and any(each.progress.test_now is None for each in self.alive.values())
         test = self._scores() if asked and not ended else {}
@@ -190,7 +190,7 @@ class ArrayModels(TrainedModels):
         return {**_of_all({name: results[name] for name in members_of(run)}, complete=True), "brought": brought}
 
     def _brought(self) -> dict[str, str]:
-        """How long a step of all took, beside what was told of it, and which members ended before the others."""
+        """A line on the seconds of a step of all members, measured and predicted, and on members that ended early."""
         seconds, told = self.job.progress.step_s, self.told
         ended = [name for name in self.members if name in self.ended]
         early = f", of which {', '.join(ended)} ended before the others" if ended else ""
@@ -204,9 +204,9 @@ class ArrayModels(TrainedModels):
 def train_array(
     run: Run, agreement: Agreement, ending: Ending, train_one: Callable[[Raw], Raw], train: Callable[..., Any]
 ) -> Raw:
-    """Train the members of an array on this rank, together or in turn; what came of them (JSON data).
+    """Train the members of an array on this rank, together or in turn; returns their results (JSON data).
 
-    train_one: trains one run. train: trains the models of a job that is prepared (`train_prepared` of loop.py).
+    train_one: trains one run. train: trains the models of a prepared job (`train_prepared` of training/loop.py).
     """
     source = open_source(run)
     gain, lines = weighed(run, source, dist.get_world_size(), rank_device(), step_by_rank_0)
@@ -222,7 +222,7 @@ def train_array(
 
 
 def _in_turn(run: Run, train_one: Callable[[Raw], Raw]) -> Raw:
-    """Train one member after the other; one that diverges ends alone."""
+    """Train one member after the other; a member that diverges does not end the others."""
     results: dict[str, Raw] = {}
     for name, each in members_of(run).items():
         tell_note(f"{name}:")
@@ -232,7 +232,7 @@ def _in_turn(run: Run, train_one: Callable[[Raw], Raw]) -> Raw:
             tell_note(f"{name}: {error}")
             results[name] = {"complete": False, "ended": str(error)}
         if not results[name]["complete"] and "ended" not in results[name]:
-            break  # by a signal
+            break  # a signal ended it
     return _of_all(results, len(results) == len(members_of(run)))
 
 
@@ -245,7 +245,7 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
 def _prepared(
     run: Run, source: BatchSource, agreement: Agreement, told: ArrayGain
 ) -> tuple[ArrayModels, Generator[TrainingBatch]]:
-    """The array's members, fresh or from the newest step that every member has a checkpoint of. told: their gain."""
+    """The array's members, new or from the newest step that all have saved, and their batches. told: their gain."""
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     array = unsharded_array(run, source, without=list(ended))
@@ -292,7 +292,7 @@ def _member_job(
     array: UnshardedArray, member: Member, plan: Plan, sharded: ShardedJob, checkpoints: Checkpoints, log: RunLog,
     progress: Progress,
 ) -> TrainingJob:  # fmt: skip
-    """A member as a job of its own, whose folder says what it is."""
+    """A member as a job of its own, after writing its run and plan to its folder."""
     own, output = member_plan(plan, member), Path(member.run.output)
     if dist.get_rank() == 0:
         save_run(member.run, output / "run.json")

@@ -1,4 +1,4 @@
-"""The runs of an array's members, what may not differ between them, and which have ended; without torch."""
+"""The runs of an array's members, the settings in which they may differ, and which have ended; without torch."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ MAY_DIFFER = (
 
 
 def members_of(run: Run) -> dict[str, Run]:
-    """The run of each member of an array by its name, as it would be trained alone, in the array's order of samples.
+    """The run of each member of an array, by name, as it would be trained alone, in the array's order of samples.
 
     Raises:
         UsageError: a member sets what may not differ, two members are equal, or a setting is wrong.
@@ -43,12 +43,12 @@ def members_of(run: Run) -> dict[str, Run]:
 
 
 def trained_runs(run: Run) -> list[Run]:
-    """What a run trains: itself, or the members of its array."""
+    """The runs that are trained for a run: itself, or the members of its array."""
     return [run] if run.array is None else list(members_of(run).values())
 
 
 def _written(name: str, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """The settings, of which none is the member's output."""
+    """The settings of a member; UsageError if one of them is its output."""
     if any(setting.partition("=")[0].strip() == "output" for setting in settings):
         raise UsageError(
             f"array.members: '{name}' sets output, and a member's output is the folder of its name in that of the "
@@ -58,7 +58,7 @@ def _written(name: str, settings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_differs(name: str, run: Run, member: Run) -> None:
-    """UsageError where a member has something else than its run, and it may not."""
+    """Raise UsageError if a member differs from its run in a setting that must be the same."""
     mine, theirs = dict(_flat(run_to_raw(run))), dict(_flat(run_to_raw(member)))
     for key in sorted(mine.keys() | theirs.keys()):
         may = key == "output" or any(key == each or key.startswith(f"{each}.") for each in MAY_DIFFER)
@@ -70,7 +70,7 @@ def _check_differs(name: str, run: Run, member: Run) -> None:
 
 
 def _flat(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a run by its key, with dots."""
+    """Yield every value of a run with its dotted key."""
     for key, value in raw.items():
         if isinstance(value, dict):
             yield from _flat(cast(Raw, value), f"{path}{key}.")
@@ -79,7 +79,7 @@ def _flat(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def check_array(run: Run) -> None:
-    """UsageError where a run asks for what is told of one model, and has several."""
+    """Raise UsageError if a run asks to watch or capture its steps, which is possible for one model only."""
     looking = {"watchers": bool(run.watchers), "watch": run.watch != "none", "capture": run.capture is not None}
     for key, given in looking.items():
         if given:
@@ -94,7 +94,7 @@ SCHEMA, FILE = "recsmith/array/1", "array.json"
 
 @noun
 class EndedMember:
-    """A member that has ended. step: after which. because: why."""
+    """A member that has ended. step: number of steps that it trained. because: the reason."""
 
     step: int
     because: str
@@ -105,17 +105,17 @@ class EndedMember:
 
 @noun
 class EndedMembers:
-    """What array.json holds: the members that have ended, by name."""
+    """The content of array.json: the members that have ended, by name."""
 
     ended: dict[str, EndedMember]
 
 
 def read_ended(output: Path, run: Run) -> EndedMembers:
-    """The members of a run's array that have ended in its output.
+    """The members of a run's array that have ended, as array.json in its output says.
 
     Raises:
-        CorruptFile: the file is damaged, or names others.
-        RecSmithError: all of them have.
+        CorruptFile: the file is damaged, or names members that the array does not have.
+        RecSmithError: all members have ended.
     """
     file = output / FILE
     if not file.exists():
@@ -133,5 +133,5 @@ def read_ended(output: Path, run: Run) -> EndedMembers:
 
 
 def write_ended(output: Path, ended: Mapping[str, EndedMember]) -> None:
-    """Say which members have ended."""
+    """Write to array.json which members have ended."""
     write_text(str(output / FILE), dump_json({"schema": SCHEMA, **encode(EndedMembers(ended=dict(ended)))}))

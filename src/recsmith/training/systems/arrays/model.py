@@ -1,7 +1,7 @@
 """The models of an array as one: tables of all members in one collection, layers of equal shape as batched products.
 
-A feature is looked up in a table of each member. To TorchRec these are what the pieces of a table K times as wide would
-be: ids cross once for each, all lookups are one kernel, and row-wise optimizers keep a state for each member.
+A feature is looked up in a table of each member. TorchRec treats these like the column-wise shards of a table K times
+as wide: ids are sent once for each, all lookups are one kernel, and row-wise optimizers keep a state for each member.
 
 K members, B samples, L labels, T features, D columns of a table
 """
@@ -35,7 +35,7 @@ ArrayOutcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # losses 
 
 
 class GivenTables(nn.Module):
-    """In place of a member's tables: it answers with the pooled vectors that it was given last (B, T * D)."""
+    """Stands in for a member's pooled tables: it returns the pooled vectors (B, T * D) last assigned to it."""
 
     def __init__(self, tables: EmbeddingBagCollection) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class GivenTables(nn.Module):
         self.pooled: Any = None
 
     def forward(self, _: Any) -> KeyedTensor:
-        """What was given."""
+        """The assigned vectors."""
         return KeyedTensor(self.keys, self.widths, self.pooled)
 
 
 class GivenRows(nn.Module):
-    """In place of a member's tables that are not pooled: it answers with the rows that it was given last."""
+    """Stands in for a member's tables that are not pooled: it returns the rows last assigned to it."""
 
     def __init__(self, tables: EmbeddingCollection) -> None:
         super().__init__()
@@ -58,13 +58,13 @@ class GivenRows(nn.Module):
         self.rows: dict[str, Any] = {}
 
     def forward(self, _: Any) -> dict[str, Any]:
-        """What was given, a JaggedTensor a feature."""
+        """The assigned rows, a JaggedTensor for each feature."""
         return self.rows
 
 
 @dataclass(frozen=True)
 class TakenTables:
-    """A collection of a member, in whose place something answers. path: of it in the member's model."""
+    """A collection taken out of a member's model. given: its stand-in. path: its module path in the model."""
 
     given: Any
     configs: tuple[Any, ...]
@@ -72,20 +72,20 @@ class TakenTables:
 
     @property
     def pooled(self) -> bool:
-        """Whether it pools."""
+        """Whether the tables are pooled."""
         return isinstance(self.given, GivenTables)
 
     @property
     def word(self) -> str:
-        """That TorchRec has for its tables."""
+        """TorchRec's attribute name for the tables of such a collection."""
         return "embedding_bags" if self.pooled else "embeddings"
 
 
 @dataclass(frozen=True)
 class Member:
-    """A model of an array: its run, its layers, and by what names its parameters go when it is trained alone.
+    """A model of an array: its run, its layers, and the names that its parameters have in its own run.
 
-    number: its place among the members. taken: its tables. initial: how these start.
+    number: its index among the members. taken: its tables. initial: how the tables are initialized.
     """
 
     name: str
@@ -96,42 +96,42 @@ class Member:
     initial: Mapping[str, InitialWeights]
 
     def of(self, *, pooled: bool) -> TakenTables | None:
-        """Its pooled tables, or the others; None where it has none."""
+        """The collection of its pooled tables, or of the others; None if it has none."""
         return next((each for each in self.taken if each.pooled == pooled), None)
 
     def configs_of(self, *, pooled: bool) -> tuple[Any, ...]:
-        """Those of its pooled tables, or of the others."""
+        """TorchRec's configs of its pooled tables, or of the others."""
         taken = self.of(pooled=pooled)
         return () if taken is None else taken.configs
 
     @property
     def configs(self) -> tuple[Any, ...]:
-        """Those of all its tables."""
+        """TorchRec's configs of all its tables."""
         return tuple(config for each in self.taken for config in each.configs)
 
     def table(self, name: str) -> str:
-        """The array's name of a table of the member."""
+        """The name in the array of a table of the member."""
         return f"{name}__{self.name}"
 
     def paths(self) -> dict[str, str]:
-        """Where its tables are in its model, by the array's names of them."""
+        """Module paths of its tables in its model, by their names in the array."""
         return {self.table(config.name): each.path for each in self.taken for config in each.configs}
 
     def names(self) -> dict[str, str]:
-        """Names of tables' parameters alone, by those in the array."""
+        """Parameter names of its tables in its own run, by those in the array."""
         return {
             f"{'tables' if each.pooled else 'sequences'}.{each.word}.{self.table(config.name)}.weight":
             f"{each.path}.{each.word}.{config.name}.weight" for each in self.taken for config in each.configs
         }  # fmt: skip
 
     def alone(self, parameter: str) -> str | None:
-        """The name that a parameter of the array has in the member's own model; None of another member's."""
+        """The name in the member's own model of a parameter of the array; None if it is another member's."""
         own = f"layers.members.{self.number}."
         return parameter.removeprefix(own) if parameter.startswith(own) else self.names().get(parameter)
 
 
 def member_of(name: str, number: int, run: Run, source: BatchSource) -> Member:
-    """A member's layers as its own run begins with them; its tables are taken out."""
+    """A member with its layers as its own run initializes them, and its tables taken out."""
     task = build_task(run.model, source.schema, run.seed)
     initial = initial_weights_of(task)
     found: list[Any] = [
@@ -153,7 +153,7 @@ def _taken(path: str, tables: EmbeddingBagCollection | EmbeddingCollection) -> T
 
 
 class Layers(nn.Module):
-    """The dense layers of all members. alive: (K,), whether a member's loss counts; one that has diverged does not."""
+    """The dense layers of all members. alive: (K,), False for members that diverged, whose loss does not count."""
 
     def __init__(self, members: Sequence[Member], memory: int | None = None) -> None:
         super().__init__()
@@ -170,10 +170,10 @@ class Layers(nn.Module):
     def forward(
         self, pooled: torch.Tensor | None, rows: Mapping[str, Any] | None, batch: TrainingBatch
     ) -> tuple[torch.Tensor, ArrayOutcome]:
-        """(sum of losses, outcome).
+        """(sum of losses, outcome) of a batch.
 
-        pooled: vectors of each member (B, K, T * D). rows: of each feature that is not pooled, by the name that it has
-        in a table of the array. None where there are none.
+        pooled: vectors of each member (B, K, T * D), or None. rows: of each feature that is not pooled, by its name in
+        the array's tables, or None.
         """
         for given, keys in zip(self.rows, self.row_keys, strict=True):
             if given is not None and rows is not None:
@@ -192,11 +192,11 @@ class Layers(nn.Module):
 
     @cached_property
     def named(self) -> list[dict[str, torch.Tensor]]:
-        """Parameters of each member's layers, found once; buffers of built-in models are alike."""
+        """Parameters of each member's layers, collected once; buffers of built-in models are the same for all."""
         return [dict(member.model.named_parameters()) for member in self.members]  # type: ignore[union-attr]
 
     def losses(self, logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
-        """Of members whose logits these are (n, B, L): (n,)."""
+        """The loss (n,) of each member whose logits (n, B, L) are given."""
         whole = len(batch.place.samples)
         outputs, labels = logits[:, :whole], batch.labels[:whole]
         entropy = nn.functional.binary_cross_entropy_with_logits(outputs, labels.expand_as(outputs), reduction="none")
@@ -206,14 +206,14 @@ class Layers(nn.Module):
         return entropy.sum((1, 2)) / batch.labels.numel()
 
     def loss(self, losses: torch.Tensor, numbers: Sequence[int] | None = None) -> torch.Tensor:
-        """The sum of those that count. numbers: of the members; all, where there are none."""
+        """The sum of the losses of members that have not diverged. numbers: of the members; None: all members."""
         alive = self.alive if numbers is None else self.alive[list(numbers)]
         return torch.where(alive.to(losses.device), losses, 0.0).sum()
 
     def _by_own_losses(
         self, pooled: torch.Tensor | None, batch: TrainingBatch
     ) -> tuple[torch.Tensor, ArrayOutcome]:  # fmt: skip
-        """As `forward`, where each member has the loss of its own run."""
+        """The result of `forward` if the loss of each member's own model is used."""
         logits: Any = zip(self.members, self._logits(pooled, batch), strict=True)
         made = [member.loss(each, batch) for member, each in logits]
         losses = torch.stack([loss for loss, _ in made])
@@ -222,7 +222,7 @@ class Layers(nn.Module):
         return self.loss(losses), (losses.detach(), told, labels, place)
 
     def _logits(self, pooled: torch.Tensor | None, batch: TrainingBatch) -> list[torch.Tensor]:
-        """Of each member (B, ...): as batched products of members whose models are alike."""
+        """The logits (B, ...) of each member, computed as batched products for members whose models are alike."""
         logits: list[Any] = [None] * len(self.members)
         for group in self.groups:
             models: list[Any] = [self.members[number].model for number in group]
@@ -236,7 +236,7 @@ class Layers(nn.Module):
 
 
 class ArrayTask(nn.Module):
-    """All members: one lookup in the tables of all, and the layers of each."""
+    """The model of all members: one lookup in the tables of all, then the layers of each."""
 
     def __init__(self, members: Sequence[Member], weighted: bool, memory: int | None = None) -> None:
         super().__init__()
@@ -248,19 +248,19 @@ class ArrayTask(nn.Module):
         self.count = len(members)
 
     def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, ArrayOutcome]:
-        """(loss, outcome), as TorchRec's pipelines want it."""
+        """(loss, outcome), as TorchRec's pipelines expect."""
         pooled = None if self.tables is None else self.split(self.tables(batch.sparse_features))
         rows = None if self.sequences is None else self.sequences(batch.sparse_features)
         return self.layers(pooled, rows, batch)
 
     def split(self, pooled: KeyedTensor) -> torch.Tensor:
-        """The vectors of each member (B, K, T * D), its features in the order in which it has them alone."""
+        """The vectors of each member (B, K, T * D), with features in the order of the member's own model."""
         [ordered] = KeyedTensor.regroup([pooled], [self.keys])
         return ordered.unflatten(1, (self.count, -1))
 
 
 def renamed(members: Sequence[Member], *, pooled: bool) -> list[Any]:
-    """TorchRec's configs of the pooled tables of all members, or of the others, by the array's names of them."""
+    """TorchRec's configs of the pooled tables of all members, or of the others, with their names in the array."""
     return [
         replace(config, name=member.table(config.name)) for member in members
         for config in member.configs_of(pooled=pooled)
@@ -268,13 +268,13 @@ def renamed(members: Sequence[Member], *, pooled: bool) -> list[Any]:
 
 
 def keys_of(members: Sequence[Member], *, pooled: bool) -> list[list[str]]:
-    """By what names the array's tables answer for each feature of each member, in the order in which it has them."""
+    """For each member, the keys of its features in the output of the array's tables, in the member's order."""
     names = iter(get_embedding_names_by_table(renamed(members, pooled=pooled)))
     return [[key for _ in member.configs_of(pooled=pooled) for key in next(names)] for member in members]
 
 
 def _groups(members: Sequence[Member]) -> Iterator[list[int]]:
-    """Members whose layers are alike; one of the user's has a group of its own, since nobody knows what it does."""
+    """Groups of members whose layers are alike; a user's own model is alone, since its layers may do anything."""
     left = list(members)
     while left:
         first = left[0]
@@ -289,16 +289,16 @@ def _batches(member: Member) -> bool:
 
 @dataclass(frozen=True)
 class UnshardedArray:
-    """An array with its data and its model. parts: as a run's."""
+    """An array with its members, its data and its model. parts: those of a run, with the model of all members."""
 
     members: tuple[Member, ...]
     parts: Unsharded
 
     def schedule(self, ranks: int, device: torch.device) -> ArraySchedule | None:
-        """How a step of the layers goes under array.layer_memory, for the largest batch; None without it.
+        """The schedule of a step of the layers under array.layer_memory, for the largest batch; None without a limit.
 
         Raises:
-            UsageError: the limit is too small, or a model of the user's cannot be traced.
+            UsageError: the limit is too small, or a user's own model cannot be traced.
         """
         task: Any = self.parts.task
         memory: LayerMemory | None = task.layers.memory
@@ -314,7 +314,7 @@ class UnshardedArray:
 
 
 def unsharded_array(run: Run, source: BatchSource | None = None, without: Sequence[str] = ()) -> UnshardedArray:
-    """An array's models, built for its data. without: members that have ended.
+    """The models of an array, built for its data. without: names of members that have ended.
 
     Raises what opening data and building a model raise.
     """

@@ -1,4 +1,4 @@
-"""Several models in one job, as a part of a run: what does not go with that; without torch."""
+"""What a run that trains several models in one job refuses; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 
 @dataclass(frozen=True)
 class TrainedTogether:
-    """Several models in one job."""
+    """Training several models in one job, as a part of a run."""
 
     needs: ClassVar[Capabilities] = (OF_ONE_MODEL - {LOSS}) | {ALONE, ONE_RATE, ONE_TABLE, USUAL_START}
     cures: ClassVar[Mapping[str, str]] = {ANYTHING: "leave it out, or write array.together: never"}
     label: str = "array"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Codecs that mix columns of several models."""
+        """Why this part refuses a codec of messages that would scale the columns of several models together."""
         if isinstance(other, Messages):
             return not_as_plain(
                 other.comms, "array", "comms ask for int8, whose scale is of a sample's vectors of all members; use "
@@ -41,7 +41,7 @@ class TrainedTogether:
 
 
 def array_parts(run: Run) -> list[Part]:
-    """The parts of a run that trains several models in one job."""
+    """The parts of a run that trains several models in one job, each once."""
     step = run.step_named[0]
     found = [
         TrainedTogether(), *data_parts(run), *model_parts(run.model, tables=run.model.tables),

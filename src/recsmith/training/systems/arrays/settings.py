@@ -1,4 +1,4 @@
-"""What a run says of the models that it trains together."""
+"""Settings of a run that trains several models together."""
 
 import re
 from collections import Counter
@@ -9,19 +9,19 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.units import parse_size
 
 NAMED = re.compile(r"[A-Za-z0-9_-]+")
-WHOLE_ROWS = ("table_wise", "row_wise", "table_row_wise", "data_parallel")  # types under which members lie alike
-TAKEN = ("model", "checkpoints", "tensorboard", "feed")  # folders that a run writes into its output
+WHOLE_ROWS = ("table_wise", "row_wise", "table_row_wise", "data_parallel")  # types that place all members alike
+TAKEN = ("model", "checkpoints", "tensorboard", "feed")  # names in a run's output that no member may have
 
 
 @noun
 class RunArray:
     """Models that are trained in one job, on the same batches.
 
-    members: settings of each over those of the run, by its name: {slow: [optimizers.dense.learning_rate=0.0005]}. Each
-    has a folder of its name in the run's output. together: auto trains them together where that is predicted to pay,
-    and in turn elsewhere; always; never: in turn. layer_memory: most that a step of the dense layers may take on a
-    rank, such as 64MiB: fewer members are trained at once then, and activations are computed again or copied to the
-    host; none: all members at once.
+    members: by name, the settings of each member that differ from the run's: {slow:
+    [optimizers.dense.learning_rate=0.0005]}. Each has a folder of its name in the run's output. together: auto trains
+    them together if that is predicted to pay, and in turn otherwise; always; never: in turn. layer_memory: most memory
+    that a step of the dense layers may take on a rank, such as 64MiB; to keep it, fewer members are trained at once,
+    and activations are computed again or copied to the host; none: all members at once.
     """
 
     members: dict[str, tuple[str, ...]]

@@ -1,8 +1,8 @@
 """The models of an array on this rank, sharded by one plan, each with the optimizers of its own run.
 
-A member is a job of its own to all else: its model, and its rows by the names that they have alone.
+Other code sees each member as a job of its own, whose parameters have the names that they have in the member's own run.
 
-K members
+K number of members
 """
 
 import warnings
@@ -42,7 +42,7 @@ from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 
 class MemberModel(nn.Module):
-    """One model of an array; the others are asked as well, since all have one lookup."""
+    """One model of an array; a forward pass computes all members, because they share one lookup."""
 
     def __init__(self, model: DistributedModelParallel, number: int) -> None:
         super().__init__()
@@ -56,25 +56,25 @@ class MemberModel(nn.Module):
 
 
 class MemberRows(DeviceRows):
-    """The parameters of one member of an array, and the state of its optimizers."""
+    """The row store of one member: its parameters, and the state of its optimizers."""
 
     def __init__(self, model: nn.Module, optimizer: CombinedOptimizer, member: Member) -> None:
         super().__init__(model, optimizer)
         self.member = member
 
     def shards(self) -> Iterator[NamedShard]:
-        """The member's own."""
+        """Yield the member's shards, under the names of its own run."""
         for shard in super().shards():
             name = self.member.alone(shard.parameter)
             if name is not None:
                 yield shard._replace(parameter=name)
 
     def whole(self) -> dict[str, WholeTensor]:
-        """The member's own."""
+        """Type and shape of each of the member's parameters."""
         return self._mine(super().whole())
 
     def state_dict(self) -> dict[str, Any]:
-        """As a checkpoint of the member's own run has it."""
+        """The state, in the form of a checkpoint of the member's own run."""
         state = super().state_dict()
         return {**state, "model": self._mine(state["model"])}
 
@@ -83,11 +83,11 @@ class MemberRows(DeviceRows):
         return {name: value for name, value in found.items() if name is not None}
 
 
-ONE_CALL = ("adam", "adamw", "sgd", "adagrad")  # of torch.optim, that update all parameters of a group in one kernel
+ONE_CALL = ("adam", "adamw", "sgd", "adagrad")  # optimizers of torch.optim that can update a group in one kernel
 
 
 def shard_array(array: UnshardedArray, plan: Plan, device: torch.device) -> tuple[ShardedJob, list[ShardedJob]]:
-    """The job of all members, and each member as a job of its own; tables are not drawn or loaded yet."""
+    """The job of all members, and each member as a job of its own; tables are not initialized or loaded yet."""
     task, run = array.parts.task, array.parts.run
     plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
     check_together(placed_parts(run, plan, device.type))
@@ -117,12 +117,12 @@ def shard_array(array: UnshardedArray, plan: Plan, device: torch.device) -> tupl
 
 
 def _table_in(member: Member, parameter: str, without: set[str]) -> bool:
-    """Whether a parameter is that of a table of the member, which is none of those."""
+    """Whether a parameter belongs to a table of the member that is not among `without`."""
     return parameter in member.names() and table_of(parameter) not in without
 
 
 def _optimizer_of(member: Member, model: DistributedModelParallel, copied: set[str]) -> CombinedOptimizer:
-    """The optimizer of one member, its parameters by the names that they have alone."""
+    """The optimizer of one member, with parameters under the names of its own run."""
     rest = {
         alone: (name, each)
         for name, each in in_backward_optimizer_filter(model.named_parameters())
@@ -136,7 +136,7 @@ def _optimizer_of(member: Member, model: DistributedModelParallel, copied: set[s
 
 
 def in_one_call(optimizers: RunOptimizers) -> RunOptimizers:
-    """The same, where torch.optim has it, with all parameters of a member updated by one kernel."""
+    """The settings with the fused update of torch.optim for dense layers, if the optimizer has one."""
     dense, arguments = optimizers.dense, optimizers.dense.arguments or {}
     if dense.name.lower() not in ONE_CALL or {"fused", "foreach"} & arguments.keys():
         return optimizers
@@ -144,7 +144,7 @@ def in_one_call(optimizers: RunOptimizers) -> RunOptimizers:
 
 
 class MemberTables(KeyedOptimizer):
-    """The fused optimizers of a member's tables, among those of all members, by the names that they have alone."""
+    """One member's part of the fused table optimizers of an array, with tables under the names of its own run."""
 
     def __init__(self, fused: KeyedOptimizer, member: Member) -> None:
         names = {each: alone for each in fused.params if (alone := member.alone(each)) is not None}
@@ -159,7 +159,7 @@ class MemberTables(KeyedOptimizer):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Of each table. A copy, as TorchRec's fused optimizers have it: a schedule adds a name of its own to it."""
+        """The parameter of each table. A copy, as in TorchRec's fused optimizers: a schedule adds an entry to it."""
         return dict(self._params)
 
     @params.setter
@@ -168,7 +168,7 @@ class MemberTables(KeyedOptimizer):
 
     @property
     def state(self) -> Mapping[Any, Any]:
-        """What is kept of each table; a copy, too."""
+        """The optimizer state of each table; also a copy."""
         return dict(self._state)
 
     @state.setter
@@ -176,31 +176,31 @@ class MemberTables(KeyedOptimizer):
         self._state = state
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        """Gradients of tables are used where they arise; kernels are told learning rates."""
+        """Pass learning rates to the kernels; gradients of tables are consumed in the backward pass."""
         self.step()
 
     def step(self, closure: Any = None) -> None:
-        """Tables have learned in the backward pass; kernels are told their learning rates."""
+        """Pass learning rates to the kernels; tables are updated in the backward pass."""
         rate = next(iter(self.param_groups))["lr"]
         for tables in self.kernels:
             tables.rates[self.number] = rate
-        for each in self.fused if not self.kernels else ():  # of members whose settings are alike
+        for each in self.fused if not self.kernels else ():  # members whose settings are alike
             each.param_groups[0]["lr"] = rate
             each.step(closure)
 
     def set_optimizer_step(self, step: int) -> None:
-        """Tell kernels how many steps there were."""
+        """Pass the number of steps to the kernels."""
         for each in self.fused:
             if hasattr(each, "set_optimizer_step"):
                 each.set_optimizer_step(step)  # type: ignore[attr-defined]
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state, by the names of tables alone."""
+        """The optimizer state, under the table names of the member's own run."""
         made = super().state_dict()
         return {**made, "state": {name: self._renamed(each) for name, each in made["state"].items()}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take state by these names."""
+        """Load state that has the table names of the member's own run."""
         back = {alone: name for name, alone in self.tables.items()}
         states = {
             name: {_put(key, back): value for key, value in each.items()} for name, each in state_dict["state"].items()
@@ -212,13 +212,13 @@ class MemberTables(KeyedOptimizer):
 
 
 def _put(key: str, names: Mapping[str, str]) -> str:
-    """A key of a table's state, such as t0__slow.momentum1, with the other name of its table."""
+    """A key of a table's state, such as t0__slow.momentum1, with its table renamed."""
     table, dot, rest = key.partition(".")
     return f"{names.get(table, table)}{dot}{rest}"
 
 
 def leaves(optimizer: Any) -> list[Any]:
-    """The optimizers of which one is combined."""
+    """The optimizers that a combined optimizer consists of, at any depth; an optimizer alone consists of itself."""
     if isinstance(optimizer, CombinedOptimizer):
         return [leaf for _, each in optimizer.optimizers for leaf in leaves(each)]
     return [optimizer]
@@ -230,7 +230,7 @@ def _whole_names(fused: KeyedOptimizer, leaf: Any) -> set[str]:
 
 
 def member_plan(plan: Plan, member: Member) -> Plan:
-    """What the plan of an array is to one member: its tables alone, by the names that they have alone."""
+    """The part of an array's plan that places one member's tables, under the names of its own run."""
     names, paths = {member.table(config.name): config.name for config in member.configs}, member.paths()
     tables = tuple(
         replace(table, name=names[table.name], collection=paths[table.name]) for table in plan.workload.tables
@@ -243,10 +243,10 @@ def member_plan(plan: Plan, member: Member) -> Plan:
 
 
 def with_members(plan: Plan, members: Sequence[Member]) -> Plan:
-    """The plan of an array whose members all lie alike, from the plan of one member, or of tables that hold all.
+    """The plan of an array that places all members as a plan places one member, or the wide tables that hold all.
 
     Raises:
-        PlanMismatch: it has other tables.
+        PlanMismatch: the plan has other tables than a member.
     """
     dims = {config.name: config.embedding_dim for config in members[0].configs}
     named = {table.name for table in plan.workload.tables}
@@ -264,7 +264,7 @@ def with_members(plan: Plan, members: Sequence[Member]) -> Plan:
 
 
 def wide_tables(array: UnshardedArray) -> Unsharded:
-    """What a plan is made for: the tables of one member, each as wide as those of all members together."""
+    """The tables that a plan is made for: those of one member, each as wide as those of all members together."""
     members = array.members
     bags, sequences = (
         [replace(each, embedding_dim=each.embedding_dim * len(members)) for each in members[0].configs_of(pooled=kind)]
@@ -280,7 +280,7 @@ def wide_tables(array: UnshardedArray) -> Unsharded:
 
 
 def looked_up_as_one(plan: Plan, optimizer: str, device: torch.device) -> bool:
-    """Whether tables of all members are looked up by one kernel (kernel.py)."""
+    """Whether the tables of all members are looked up by one kernel (kernel.py)."""
     widths = {table.embedding_dim for table in plan.workload.tables}
     whole = all(placement.sharding_type in WHOLE_ROWS for placement in plan.placements)
     narrow = any(table.data_type != "fp32" or not table.pooled for table in plan.workload.tables)

@@ -1,4 +1,4 @@
-"""Whether the members of an array are trained together, by the predicted step of one of them."""
+"""Decides whether the members of an array are trained together, from the predicted step of one of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,11 +24,11 @@ RANK_0 = "rank 0's step"
 def weighed(
     run: Run, source: BatchSource, ranks: int, device: torch.device, step_by: StepMaker
 ) -> tuple[ArrayGain, list[str]]:
-    """What training the members of a run's array together brings on so many ranks, and what is said of it.
+    """The predicted gain of training the members of a run's array together, and lines that report it.
 
-    step_by: predicts the step of a run, or has another process do so.
+    ranks: number of ranks. step_by: predicts the step of a run, or has another process do so.
 
-    Raises what predicting it, building the models and LayerMemory.plan raise.
+    Raises what predicting the step, building the models and LayerMemory.plan raise.
     """
     assert run.array is not None
     limit = run.array.memory_bytes
@@ -45,14 +45,14 @@ def weighed(
 
 
 def step_here(run: Run, ranks: int) -> AloneStep | None:
-    """The step of a run as its dry run tells it."""
+    """The step of a run as its dry run predicts it."""
     made = prepare(run, ranks)
     step = predicted_step(made)
     return None if step is None else AloneStep(step, made.plan.cluster)
 
 
 def step_by_rank_0(run: Run, ranks: int) -> AloneStep | None:
-    """The same, worked out by rank 0."""
+    """The step of a run, predicted by rank 0 for all ranks."""
 
     def make() -> dict[str, Any]:
         found = step_here(run, ranks)

@@ -1,4 +1,4 @@
-"""Schedules of an array's layers in torch: profiling.py makes graphs of models, running.py does what is scheduled.
+"""Schedules of an array's layers in torch: profiling.py traces models to graphs, running.py executes schedules.
 
 The scheduler itself is in recsmith.prediction.activations.
 """

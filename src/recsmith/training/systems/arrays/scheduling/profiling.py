@@ -1,4 +1,4 @@
-"""The step of equal members as a graph of torch.fx, traced without memory, and what the scheduler wants to know of it.
+"""The step of equal members as a torch.fx graph, traced on fake tensors, and its costs for the scheduler.
 
 n members of a sub-array, B samples, D dense columns, L labels
 """
@@ -23,9 +23,9 @@ from recsmith.prediction.speeds import bytes_per_s, call_s, flops_per_s
 
 @dataclass(frozen=True)
 class LayerRates:
-    """Seconds of a launch; products and sums, bytes of memory, and bytes of the link to the host, a second.
+    """Speeds of a device. launch_s: seconds of a launch. flops: products and sums a second.
 
-    link: None where activations lie in the memory of the host already.
+    bandwidth: bytes of memory a second. link: bytes a second to the host; None if activations are in host memory.
     """
 
     launch_s: float
@@ -34,25 +34,26 @@ class LayerRates:
     link: float | None = None
 
     def seconds(self, flops: float, moved: float) -> float:
-        """Of an operation that computes and moves so much; a view takes none."""
+        """Seconds of an operation that computes `flops` and moves `moved` bytes; a view takes no time."""
         return self.launch_s + max(flops / self.flops, moved / self.bandwidth) if flops or moved else 0.0
 
 
 # 132 multiprocessors x 128 lanes x 2 x 1.98 GHz, fp32 without TF32; launch, memory and PCIe as in clusters/catalogue
-# and costs/analytic.py, of PCIe the 0.68 that kernels reach (docs/cost-models.md)
+# and costs/analytic.py, with the share 0.68 of PCIe that kernels reach (docs/cost-models.md)
 H100 = LayerRates(launch_s=3.8e-6, flops=6.69e13, bandwidth=3.35e12, link=0.68 * 64e9)
 
 
 def cpu_rates() -> LayerRates:
-    """Of a core, as all prices of training have it."""
+    """Speeds of a CPU core, which all predictions of training use."""
     return LayerRates(launch_s=call_s(), flops=flops_per_s("cpu"), bandwidth=bytes_per_s())
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A step as it is run. inputs: weights of all members in turn, pooled vectors, dense features, gradient of logits.
+    """A traced step. inputs: weights of all members in turn, pooled vectors, dense features, gradient of logits.
 
-    nodes: of the operations of the graph. results: the nodes of logits, of gradients of weights and of pooled vectors.
+    nodes: those of the graph's operations. results: nodes of the logits, the gradients of weights and of pooled
+    vectors.
     """
 
     module: fx.GraphModule
@@ -66,10 +67,10 @@ def logits_of(
     models: Sequence[nn.Module], given: Any, named: Mapping[str, Sequence[torch.Tensor]], pooled: Any,
     inputs: tuple[torch.Tensor, Any],
 ) -> torch.Tensor:  # fmt: skip
-    """Logits of equal models (n, B, ...), as batched products where there are several.
+    """The logits of equal models (n, B, ...), computed as batched products if there are several.
 
-    named: parameters of each. pooled: (B, n, T * D); None of models without pooled tables. inputs: dense and sparse
-    features.
+    named: parameters of each model. pooled: (B, n, T * D); None if the models have no pooled tables. inputs: dense and
+    sparse features.
     """
 
     def one(weights: dict[str, torch.Tensor], vectors: Any) -> torch.Tensor:
@@ -86,10 +87,10 @@ def traced(
     models: Sequence[nn.Module], given: Any, shapes: tuple[Sequence[int], Sequence[int], int], rates: LayerRates,
     device: torch.device,
 ) -> TracedStep:  # fmt: skip
-    """The step of equal models. shapes: of pooled vectors, of dense features; how many labels.
+    """Trace the step of equal models. shapes: of pooled vectors, of dense features; number of labels.
 
     Raises:
-        UsageError: a model of the user's cannot be traced, or does what cannot be done once more.
+        UsageError: a user's own model cannot be traced, or has an operation that cannot be repeated.
     """
     names = [name for name, _ in models[0].named_parameters()]
 
@@ -146,7 +147,7 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
 
 
 def _memory(node: fx.Node) -> dict[int, int]:
-    """Bytes of each storage of a result."""
+    """Bytes of each storage that the result of a node uses."""
     found = [each.untyped_storage() for each in _tensors(node)]
     return {each._cdata: each.nbytes() for each in found}
 

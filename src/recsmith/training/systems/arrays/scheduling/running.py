@@ -1,7 +1,7 @@
-"""A step of layers, done as a schedule says: forward and backward passes of all sub-arrays, one action after the other.
+"""Runs a step of layers by a schedule: forward and backward passes of all sub-arrays, one action after the other.
 
-On a GPU, activations leave and come back on streams of their own, through pinned memory. On a CPU they would only be
-copied, and schedules there have none of it.
+On a GPU, activations are copied to the host and back on streams of their own, through pinned memory. On a CPU this
+would save nothing, and schedules for a CPU contain no such copies.
 """
 
 from collections import defaultdict
@@ -18,34 +18,34 @@ from recsmith.prediction.activations.graph import Action
 from recsmith.prediction.activations.scheduler import ArraySchedule
 from recsmith.training.systems.arrays.scheduling.profiling import TracedStep
 
-Gradient = Callable[[int, torch.Tensor], torch.Tensor]  # (place of a sub-array, its logits) -> that of the loss
+Gradient = Callable[[int, torch.Tensor], torch.Tensor]  # (index of a sub-array, its logits) -> gradient of the loss
 
 
 class HostCopies:
-    """Activations in the memory of the host, when it is that of the device: copies, made at once."""
+    """Offloaded activations on a CPU, where host memory is the device's: plain copies, made immediately."""
 
     def leave(self, value: Any) -> Any:
-        """What is fetched later."""
+        """A copy that can be fetched later."""
         return tree_map(torch.clone, value)
 
     def left(self, kept: Any) -> None:
-        """Wait until it has left."""
+        """Do nothing: the copy was made immediately."""
 
     def fetch(self, kept: Any) -> Any:
-        """What it was."""
+        """A copy of what was offloaded."""
         return tree_map(torch.clone, kept)
 
     def fetched(self) -> None:
-        """Wait for what was fetched."""
+        """Do nothing: the copy was made immediately."""
 
 
 class StreamedCopies:
-    """Activations in pinned memory of the host; each direction has a stream of its own."""
+    """Activations offloaded to pinned host memory; each direction has a stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.up, self.down = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        self.ends: dict[int, Any] = {}  # of copies to the host
+        self.ends: dict[int, Any] = {}  # events that end the copies to the host
 
     def leave(self, value: Any) -> Any:
         """Begin a copy to the host."""
@@ -56,7 +56,7 @@ class StreamedCopies:
         return kept
 
     def left(self, kept: Any) -> None:
-        """What is computed next may use its memory."""
+        """Have later computation wait for the copy to the host, so that it may reuse the activation's memory."""
         torch.cuda.current_stream(self.device).wait_event(self.ends[id(kept)])
 
     def fetch(self, kept: Any) -> Any:
@@ -69,7 +69,7 @@ class StreamedCopies:
         return value
 
     def fetched(self) -> None:
-        """What is computed next may read it."""
+        """Have later computation wait for copies from the host, so that it may read them."""
         torch.cuda.current_stream(self.device).wait_stream(self.down)
 
 
@@ -80,7 +80,7 @@ def _like(tensor: torch.Tensor, device: Any) -> torch.Tensor:
 
 @dataclass
 class SubArray:
-    """A fused array while its step is run. values: of operations, by their number; host: what was copied."""
+    """A sub-array while its step runs. values: results of operations, by number. host: offloaded results."""
 
     step: TracedStep
     inputs: dict[fx.Node, Any]
@@ -88,26 +88,26 @@ class SubArray:
     host: dict[int, Any] = field(default_factory=dict[int, Any])
 
     def __post_init__(self) -> None:
-        """Find which operations have the memory of which."""
+        """Index operations by node, and by the storage that their results use."""
         self.number = {node: place for place, node in enumerate(self.step.nodes)}
         self.of_storage: defaultdict[int | None, list[int]] = defaultdict(list)
         for place, each in enumerate(self.step.graph.operations):
             self.of_storage[each.storage].append(place)
 
     def value(self, node: fx.Node) -> Any:
-        """Of a node, whose operation has been run."""
+        """The value of a node: an input, an attribute, or the result of an operation that has run."""
         if node in self.number:
             return self.values[self.number[node]]
         return getattr(self.step.module, str(node.target)) if node.op == "get_attr" else self.inputs[node]
 
     def run(self, number: int) -> None:
-        """Run an operation."""
+        """Run an operation and keep its result. number: of the operation."""
         node: Any = self.step.nodes[number]
         args, kwargs = map_arg((node.args, node.kwargs), self.value)
         self.values[number] = node.target(*args, **kwargs)
 
     def forget(self, storage: int) -> None:
-        """Let go of all that lies in a storage."""
+        """Release all results that use a storage."""
         for each in self.of_storage[storage]:
             self.values.pop(each, None)
 
