@@ -105,7 +105,7 @@ def expm1(x: Numbers) -> Floats:
 
 
 def power(base: Numbers, exponent: Numbers) -> Floats:
-    """The power base ** exponent of bases of 0 or more, accurate to |exponent * log(base)| units in the last place."""
+    """The power base ** exponent of bases of 0 or more, right to |exponent * log(base)| last units; 0 ** 0 is NaN."""
     return exp(np.asarray(exponent, np.float64) * log(base))
 
 

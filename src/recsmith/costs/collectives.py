@@ -141,8 +141,8 @@ def synchronisation_latency(cluster: Cluster) -> float:
 class Synchronisation:
     """The synchronisation of a plan's replicas on the rank for which it takes longest.
 
-    size: bytes of weights and optimizer state that are averaged at once. seconds: its share of each step, without
-        latencies.
+    size: bytes of weights and optimizer state that are averaged at once.
+    seconds: its share of each step, without latencies.
     """
 
     size: int

@@ -61,9 +61,11 @@ class Work(NamedTuple):
 class _Piece(NamedTuple):
     """The work of pieces on a rank (N,): ids, bags, different rows, and row reads that miss the second-level cache.
 
-    row, gradient, row_state, state: bytes; `state` is the element-wise one. fetched: rows that the UVM cache lacks.
-        remote: rows are read where they are, in host memory. hosted: rows are stored in host memory. stored: rows are
-        on disk.
+    row, gradient, row_state, state: bytes; `state` is the element-wise one.
+    fetched: rows that the UVM cache lacks.
+    remote: rows are read where they are, in host memory.
+    hosted: rows are stored in host memory.
+    stored: rows are on disk.
     """
 
     ids: Floats

@@ -22,7 +22,8 @@ from recsmith.sharding import KEY_VALUE
 class DiskFetches:
     """Disk time of a plan in the embedding part of a step, by cost model analytic.
 
-    seconds: of each rank, to fetch rows and write others back. step_s: of the embedding part, if rows took no time.
+    seconds: of each rank, to fetch rows and write others back.
+    step_s: of the embedding part, if rows took no time.
     """
 
     seconds: tuple[float, ...]

@@ -45,7 +45,8 @@ Layers = tuple[tuple[Floats, Floats], ...]
 class AllToAlls:
     """All-to-alls of W ranks. sent, received: bytes to and from other ranks (..., W). skew_s: start times (..., W).
 
-    forward: (...,). per_host: ranks that fit on a host; None if all ranks are on one machine.
+    forward: (...,).
+    per_host: ranks that fit on a host; None if all ranks are on one machine.
     """
 
     sent: Floats
@@ -117,9 +118,12 @@ def _mean(values: Floats) -> Floats:
 class CommModel:
     """The weights of the model.
 
-    centre, spread (x,): of the inputs. ranks: (weight, bias) pairs of the network of a single rank, each followed by
-    ReLU. joint: those of the joint network, with ReLU between them. base (k,): log of the cost per unit of work. alpha:
-    seconds of a call. per_host: ranks that fit on a host; None if all were on one machine.
+    centre, spread (x,): of the inputs.
+    ranks: (weight, bias) pairs of the network of a single rank, each followed by ReLU.
+    joint: those of the joint network, with ReLU between them.
+    base (k,): log of the cost per unit of work.
+    alpha: seconds of a call.
+    per_host: ranks that fit on a host; None if all were on one machine.
     """
 
     centre: Floats

@@ -19,8 +19,9 @@ ONE_RANK, JOINT = 2, 3  # layers of the network of a single rank, and of the joi
 class CommHeldOut:
     """Errors of predictions for exchanges of `ranks` ranks that training never saw, by rank.
 
-    trained: whether training saw other exchanges with this number of ranks. median, mean: |predicted / measured - 1|;
-    alpha_beta_median, alpha_beta_mean: those of alpha + most bytes / bandwidth + the wait for the last rank.
+    trained: whether training saw other exchanges with this number of ranks.
+    median, mean: of |predicted / measured - 1|.
+    alpha_beta_median, alpha_beta_mean: the same for alpha + most bytes / bandwidth + the wait for the last rank.
     """
 
     ranks: int
@@ -36,10 +37,14 @@ class CommHeldOut:
 class CommCard:
     """The description of a learned all-to-all model, and how far it can be trusted.
 
-    hardware, backend, device, versions: as in the measurements. per_host: ranks that fit on a host; None if all were on
-        one machine. ranks: numbers of ranks in training. data: SHA-256 of the exchanges. left_out: exchanges of more
-        ranks than cores. train, validation: exchanges used. noise: difference between two measurements of the same
-        exchange. ranges: of bytes that a rank sends or receives, and of the latest start.
+    hardware, backend, device, versions: as in the measurements.
+    per_host: ranks that fit on a host; None if all were on one machine.
+    ranks: numbers of ranks in training.
+    data: SHA-256 of the exchanges.
+    left_out: exchanges of more ranks than cores.
+    train, validation: exchanges used.
+    noise: difference between two measurements of the same exchange.
+    ranges: of bytes that a rank sends or receives, and of the latest start.
     """
 
     hardware: str

@@ -32,8 +32,9 @@ _FORWARD_COMPUTE, _BACKWARD_COMPUTE, _FORWARD_COMM, _BACKWARD_COMM = range(len(P
 class StepRule:
     """The rule by which parts become a step: which parts a rank performs in each phase.
 
-    name: its name in code and tests. sentence: the rule in words. phases: columns of the four parts, by phase; each
-        part is in exactly one phase.
+    name: its name in code and tests.
+    sentence: the rule in words.
+    phases: columns of the four parts, by phase; each part is in exactly one phase.
     """
 
     name: str

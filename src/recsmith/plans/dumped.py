@@ -34,7 +34,8 @@ class RunningTable(NamedTuple):
     """How a running TorchRec job shards one table.
 
     ranks: the ranks of its shards, in any order if `rectangles` is empty; () is every rank.
-    widths: the widths of its column pieces; () if unknown. shape: rows and columns, or None if unknown.
+    widths: the widths of its column pieces; () if unknown.
+    shape: rows and columns, or None if unknown.
     """
 
     module: str

@@ -94,8 +94,8 @@ class StepCost:
 class Bound:
     """A lower bound: no plan in the stated space costs less than value_s (None: the cost model gives no bound).
 
-    kind: how it was proved; 'exact: ...' and 'longer: ...' by a search. space: the space for which it holds, as a
-        sentence.
+    kind: how it was proved; 'exact: ...' and 'longer: ...' by a search.
+    space: the space for which it holds, as a sentence.
     """
 
     value_s: float | None
@@ -180,7 +180,8 @@ def describe_kernel(kernel: str, cache: Cache | None) -> str:
 class Placement:
     """The placement of one table: TorchRec's sharding type, kernel and ranks, and the widths of its column pieces.
 
-    ranks: one per shard, in shard order. widths: of the column pieces; () is the whole table in one piece.
+    ranks: one per shard, in shard order.
+    widths: of the column pieces; () is the whole table in one piece.
     cache: for fused_uvm_caching and key_value; None is replaced by FBGEMM's default.
     stash: the parts kept in host memory from lookup to update (docs/stashing.md); None: none.
     """
@@ -225,8 +226,8 @@ class Plan:
     constraints: the searched space and the constraints, as plain data (stored with the bound for which they hold).
     extrapolated: inputs beyond the training range of a learned cost model, and by what factor, the largest first.
     error: how far the predicted step may be off; None in older files (recsmith.costs.published computes it).
-    towers: the tables of each host, if they were planned as towers. digest: of workload, cluster, constraints and
-        placements; equal digests mean equal plans.
+    towers: the tables of each host, if they were planned as towers.
+    digest: of workload, cluster, constraints and placements; equal digests mean equal plans.
     """
 
     workload: Workload
@@ -260,7 +261,8 @@ class Plan:
 class PlacedTables:
     """The placements of a plan file, without their price.
 
-    constraints: None if the file names none. missing: the first part of a price that the file leaves out.
+    constraints: None if the file names none.
+    missing: the first part of a price that the file leaves out.
     """
 
     workload: Workload

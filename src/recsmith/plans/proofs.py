@@ -51,7 +51,8 @@ class ShareWorth:
 class StepWorth:
     """Extra price of seconds in the later phases, counted in whole steps of width on each rank.
 
-    seconds: of a step. worth: price of each second of whole steps.
+    seconds: of a step.
+    worth: price of each second of whole steps.
     """
 
     seconds: float
@@ -70,8 +71,9 @@ class StepWorth:
 class LargePiece:
     """A piece of which a rank can hold only few, with its extra price, which also applies to more costly pieces.
 
-    mode: number of the problem's mode (a way to place a table) of this piece. width: its columns. worth: extra price in
-        seconds.
+    mode: number of the problem's mode (a way to place a table) of this piece.
+    width: its columns.
+    worth: extra price in seconds.
     """
 
     mode: int
@@ -121,9 +123,10 @@ class LeafProof:
 class HostWorth:
     """The multipliers of seconds on one of two hosts in the prices of its pieces.
 
-    ready: multiplier of the first phase; rest: of the later ones. own: subtracted from the price of each second in the
-        first phase of pieces that cover the host, or added if it is below 0. steps: extra price of whole steps of
-        width.
+    ready: multiplier of the first phase; rest: of the later ones.
+    own: subtracted from the price of each second in the first phase of pieces that cover the host, or added if it is
+        below 0.
+    steps: extra price of whole steps of width.
     """
 
     ready: float
@@ -153,9 +156,10 @@ class HostsProof:
 class LevelPlane:
     """One more plane, for groups whose shares rise as they grow: costs of pieces at each level of the group's size.
 
-    paid: part of a launch that pieces pay for; opening a group costs the rest. shares: for each group, and each level
-        of it, shares of the cost model's planes, and of the measures by which pieces fill the level: seconds, each term
-        that is cut, and each kind of tables. A group without shares costs nothing by this plane.
+    paid: part of a launch that pieces pay for; opening a group costs the rest.
+    shares: for each group, and each level of it, shares of the cost model's planes, and of the measures by which pieces
+        fill the level: seconds, each term that is cut, and each kind of tables. A group without shares costs nothing by
+        this plane.
     """
 
     paid: float
@@ -175,7 +179,8 @@ class LevelsProof:
     """Levels of the size of groups, and planes defined on them, which follow the cost model's own planes in every mix.
 
     terms: numbers of the work terms that are cut; ends: sums at which each term is cut. Levels are all combinations of
-        their ranges; the range of the last term changes first. kinds: the kind of each table.
+        their ranges; the range of the last term changes first.
+    kinds: the kind of each table.
     """
 
     terms: tuple[int, ...]
@@ -197,8 +202,8 @@ class LevelsProof:
 class SpreadProof:
     """A leaf for plans that split the columns of a table over single ranks: a bound for every such split.
 
-    ends: seconds at which the range of the first phase is cut. proofs: multipliers; each split and range has the
-        highest bound that any of these gives.
+    ends: seconds at which the range of the first phase is cut.
+    proofs: multipliers; each split and range has the highest bound that any of these gives.
     """
 
     table: int
@@ -260,9 +265,10 @@ class ProofPart:
         the first half is below, the second above), 'table' (of: its number; the first half does not let it span the
         world, the second always does), 'spread' (of: a table; the second half splits its columns over single ranks, in
         a group that places it in no other way, the first does not), 'host' (of: 0, the one of two hosts that pieces
-        cover for less time, or 1; at: seconds of those pieces; the first half is below, the second above). halves:
-        indices of both halves, further on in the list. into: index of a part that contains these plans and those of all
-        other parts that name it, and that is proved for all of them.
+        cover for less time, or 1; at: seconds of those pieces; the first half is below, the second above).
+    halves: indices of both halves, further on in the list.
+    into: index of a part that contains these plans and those of all other parts that name it, and that is proved for
+        all of them.
     """
 
     split: Literal["group", "ready", "rest", "table", "spread", "host"] | None = None
@@ -293,10 +299,13 @@ class ProofPart:
 class ProofTree:
     """The certified seconds, and the parts that prove them; the first part is all plans.
 
-    seconds: lower bound of all plans. below: only plans that take less than this are examined. closed: (group, other)
-        pairs: nothing is placed in the first, because the other has the same pieces at no higher cost. levels: levels
-        of the size of groups, if mixes have planes by them. apart: for each group, shares of the cost model's planes by
-        which the seconds of pieces that cover one of two hosts are counted; empty if hosts are not distinguished.
+    seconds: lower bound of all plans.
+    below: only plans that take less than this are examined.
+    closed: (group, other) pairs: nothing is placed in the first, because the other has the same pieces at no higher
+        cost.
+    levels: levels of the size of groups, if mixes have planes by them.
+    apart: for each group, shares of the cost model's planes by which the seconds of pieces that cover one of two hosts
+        are counted; empty if hosts are not distinguished.
     """
 
     seconds: float

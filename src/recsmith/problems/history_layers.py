@@ -22,8 +22,8 @@ ENCODED = 3
 class HistoryLayers:
     """Sizes of the layers, by default MLPerf's. blocks: of attention; keys, values: columns of all heads together.
 
-    streams: inputs of the output projection, each with as many columns as values. positions, sequences: as in
-    `Histories`. None: derived from the tables.
+    streams: inputs of the output projection, each with as many columns as values.
+    positions, sequences: as in `Histories`. None: derived from the tables.
     """
 
     blocks: int = 3

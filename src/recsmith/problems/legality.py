@@ -97,8 +97,10 @@ class Group:
 class Legality:
     """The constraints of plans besides memory. table, coverage (M,): for each mode of the problem.
 
-    splits: rules for the columns of single tables. open (T, W): ranks open to each table; None if all are. groups:
-        constraints between tables. row (T,): the row of each table in counts of shards, or -1 without such constraints.
+    splits: rules for the columns of single tables.
+    open (T, W): ranks open to each table; None if all are.
+    groups: constraints between tables.
+    row (T,): the row of each table in counts of shards, or -1 without such constraints.
     """
 
     tables: int

@@ -30,8 +30,8 @@ LARGEST_SHARE = 0.15  # share of a device that TorchRec's planner keeps free by 
 class PlainReserve:
     """Bytes of each device that a plain model needs in addition to its tables, and the most that is kept free for it.
 
-    batch: the local batch and its activations, of which `activations` belong to layers. positions: of a history, for
-        this number of samples (`samples`); 0 if tables form no histories.
+    batch: the local batch and its activations, of which `activations` belong to layers.
+    positions: of a history, for this number of samples (`samples`); 0 if tables form no histories.
     """
 
     dense: int

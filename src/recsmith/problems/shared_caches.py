@@ -79,7 +79,8 @@ def _lightest(modes: Modes, demand: Demand, smallest: Ints, widths: Ints) -> int
 class SharedSlots:
     """The bytes that a plan's shared caches take less than the search counted.
 
-    shared: modes (M,) that share a cache. counted: columns (M,) of a slot as counted by the search.
+    shared: modes (M,) that share a cache.
+    counted: columns (M,) of a slot as counted by the search.
     """
 
     modes: Modes

@@ -60,7 +60,8 @@ def wrong_factors(factors: tuple[float, ...] | None) -> str | None:
 class Space:
     """The placements that a search can choose from.
 
-    types: sharding types. kernels: compute kernels (data_parallel runs only 'dense', all others never do).
+    types: sharding types.
+    kernels: compute kernels (data_parallel runs only 'dense', all others never do).
     widths: 'any' (every split of the columns into multiples of 4) or 'torchrec' (the one width that TorchRec's planner
         proposes: the smallest divisor of the dim that is at least 128 and a multiple of 4).
     cache_factors: shares of a table's rows that fused_uvm_caching and key_value may cache on the device; rules may set

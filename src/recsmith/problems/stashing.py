@@ -39,8 +39,8 @@ LOOSER = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, np.inf)
 class StashedBytes:
     """Bytes that each rank stashes, weights and optimizer state; and the copy time of the rank that stashes most.
 
-    copy_s: one way; None if the link's speed is unknown. exposed_s: seconds of a step that dense layers do not hide;
-        None if their time is unknown.
+    copy_s: one way; None if the link's speed is unknown.
+    exposed_s: seconds of a step that dense layers do not hide; None if their time is unknown.
     """
 
     weights: tuple[int, ...]

@@ -45,12 +45,12 @@ class NeuralEvaluator:
 
     covered (M,): modes whose kernels were measured.
     extrapolated: inputs beyond the trained range, and by what factor.
-    share (M,): weight of the learned price of a mode, where formulas have the remaining weight (costs/best.py). The
-    formula part is at least the model's price of the piece alone, so that no table is cheaper for being outside the
-    range. None: 1 for all covered modes. factors (M, 2): factors on the seconds of formulas, forward and backward;
-    None: the card's factor for all.
-    formulas: the model that prices what is not learned; None: `analytic`, from whose seconds learned terms are computed
-        in any case.
+    share (M,): weight of the learned price of a mode; formulas have the remaining weight (costs/best.py). Their part is
+        at least the model's price of the piece alone, so that no table is cheaper for being outside the range. None
+        means 1 for all covered modes.
+    factors (M, 2): factors on the seconds of formulas, forward and backward; None for the card's factor for all.
+    formulas: the model that prices what is not learned; None for `analytic`, from whose seconds learned terms are
+        computed in any case.
     lift: seconds that every group on a rank costs more than the model predicts; 0 except in the models of `lifted`.
     """
 

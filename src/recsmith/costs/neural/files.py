@@ -48,7 +48,9 @@ FROM_ANALYTIC = ("corrected", "monotone")  # variants whose inputs include secon
 class HeldOut:
     """Errors of predictions of forward and backward together, for cases that training never saw.
 
-    median, mean: of |predicted / measured - 1|. forward_median, backward_median: of each alone. tau: Kendall's.
+    median, mean: of |predicted / measured - 1|.
+    forward_median, backward_median: of each alone.
+    tau: Kendall's.
     """
 
     samples: int
@@ -100,13 +102,18 @@ class CopySeconds:
 class Card:
     """The description of a learned cost model, and how far it can be trusted.
 
-    hardware, device, versions: as in the measurements. data: SHA-256 of the samples. left_out: steady samples that are
-        not used (docs/learning.md). train, validation: samples used; the remaining ones are those of `held_out`.
-        ranges: of tables and of whole groups (`device ids`, `device tables` ...). analytic_factor: factor on the
-        seconds of cost model analytic for kernels that were not measured. start: the model whose weights training
-        started from. regions: `held_out` by kinds of groups. beside: formula cost models on the same samples, by name.
-        copies: measured data_parallel tables, by optimizer (benchmarks/gpu/copies.py). sequences: measured unpooled
-        tables, by 'optimizer data type' (benchmarks/sequences.py). Older cards have none of the last four.
+    hardware, device, versions: as in the measurements.
+    data: SHA-256 of the samples.
+    left_out: steady samples that are not used (docs/learning.md).
+    train, validation: samples used; the remaining ones are those of `held_out`.
+    ranges: of tables and of whole groups (`device ids`, `device tables` ...).
+    analytic_factor: factor on the seconds of cost model analytic for kernels that were not measured.
+    start: the model whose weights training started from.
+    regions: `held_out` by kinds of groups.
+    beside: formula cost models on the same samples, by name.
+    copies: measured data_parallel tables, by optimizer (benchmarks/gpu/copies.py).
+    sequences: measured unpooled tables, by 'optimizer data type' (benchmarks/sequences.py). Older cards have none of
+        the last four.
     """
 
     hardware: str
@@ -137,9 +144,10 @@ class Card:
 class Weights:
     """The weights of the piece network and the head.
 
-    centre, spread (x,): of the first x inputs, which the model uses. layers: (weight, bias) pairs, with ReLU between
-    them. base (t, b): log of what a unit of each figure of work adds to each term. cells (c, 4): cells of the trained
-    tables; None in older files.
+    centre, spread (x,): of the first x inputs, which the model uses.
+    layers: (weight, bias) pairs, with ReLU between them.
+    base (t, b): log of what a unit of each figure of work adds to each term.
+    cells (c, 4): cells of the trained tables; None in older files.
     """
 
     centre: Floats

@@ -105,8 +105,8 @@ def _log(value: Floats) -> Floats:
 class Region:
     """Errors of predictions for groups whose costliest table is of one kind, in cases that training never saw.
 
-    mean: of |predicted / measured - 1|. bias: of predicted / measured - 1; below 0 if groups take longer than
-        predicted.
+    mean: of |predicted / measured - 1|.
+    bias: of predicted / measured - 1; below 0 if groups take longer than predicted.
     """
 
     name: str
