@@ -57,7 +57,7 @@ _BACKWARD: Way = [sharding.backward for sharding in SHARDING_TYPES]
 
 @dataclass(frozen=True)
 class AdditiveEvaluator:
-    """An evaluator with one formula per piece: nothing is fused, shared or launched.
+    """An evaluator that needs only a formula for the seconds of a piece: nothing is fused, shared or launched.
 
     seconds(modes, widths): the four parts (N, 4), 0 or more, that pieces with these modes (N,) and columns (N,) cost
     each rank that they cover. `problem.modes` and `problem.demand` hold what a formula needs. The step takes as long as

@@ -58,7 +58,7 @@ def replan(
     on_improve: OnImprove | None = None,
     **options: Unpack[SearchArguments],
 ) -> Replanned:
-    """A plan for changed tables, statistics or devices that moves at most a limited part of the old plan's weights.
+    """A plan for changed tables, statistics or devices that moves only a limited part of the old plan's weights.
 
     Rank r of the new job holds what rank r of the old one held; ranks beyond the old world size hold nothing.
 

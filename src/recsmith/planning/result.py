@@ -74,7 +74,7 @@ class Result:
 
 
 def whole_steps(on_improve: OnImprove | None, workload: Workload, cluster: Cluster) -> OnImprove | None:
-    """Wrap `on_improve` so that it receives seconds of whole steps, including those of any plan (StepCost.step_s)."""
+    """Wrap `on_improve` so that it gets seconds of whole steps, with those that any plan takes (StepCost.step_s)."""
     beside_s = sequence_seconds(workload, cluster)
 
     def hear(total_s: float) -> bool | None:

@@ -123,7 +123,7 @@ def _no_width(collection: str, tables: list[Table]) -> str:
 
 
 def _room(cluster: Cluster, pieces: PieceTable, piece: Ints) -> Ints:
-    """How many such pieces (N,) of device spans the devices of an empty cluster hold."""
+    """How many such pieces (N,), each on a single device, the devices of an empty cluster hold."""
     weight = np.maximum(pieces.tail.device[piece], 1)
     return sum((capacity // weight for capacity in cluster.capacities), np.zeros_like(weight))
 

@@ -36,7 +36,12 @@ class HistoryLayers:
 
 @noun
 class Histories:
-    """The histories of a sample. positions: ids of its longest feature; sequences: features so long; width: columns."""
+    """The histories of a sample.
+
+    positions: ids of its longest feature.
+    sequences: features of that length.
+    width: columns.
+    """
 
     positions: float
     sequences: int

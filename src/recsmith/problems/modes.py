@@ -192,7 +192,7 @@ def _deviations(tables: tuple[Table, ...], table: Ints, blocks: Ints) -> Floats:
 
 
 def _different_rows(tables: tuple[Table, ...], table: Ints, lookups: Floats, row_spread: Floats) -> Floats:
-    """Different rows (M,) of the busiest block in `lookups` lookups; infinite without an access profile."""
+    """Different rows (M,) of the busiest block in `lookups` lookups; infinite without Zipf exponent or reuse bins."""
     profiles = [each.access for each in tables]
     known = np.array([each is not None and (each.zipf is not None or each.reuse_bins is not None) for each in profiles])
     found = np.full(len(table), np.inf)

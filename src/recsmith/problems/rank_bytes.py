@@ -93,7 +93,7 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
 
 
 def _different_rows(table: Table, shard: Shard, lookups: float, blocks: int, assumed: HotRows | None) -> float:
-    """The different rows of a shard in `lookups` lookups of its table; infinite without an access profile."""
+    """The different rows of a shard in `lookups` lookups of its table; infinite without Zipf exponent or reuse bins."""
     access = table.access
     if access is None or (access.zipf is None and access.reuse_bins is None):
         return math.inf

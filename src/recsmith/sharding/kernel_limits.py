@@ -45,7 +45,7 @@ def varying_collections(workload: Workload) -> frozenset[str]:
 
 
 def uneven_collections(workload: Workload) -> frozenset[str]:
-    """Collections whose features have several batch sizes; a job may pass a single one as a plain batch."""
+    """Collections whose features have several batch sizes; with a single size, a job may use a plain batch."""
     sizes: dict[str, set[int]] = {}
     for table in workload.tables:
         found = sizes.setdefault(table.collection, set())

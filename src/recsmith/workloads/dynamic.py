@@ -22,7 +22,7 @@ WAITING_BYTES = 20  # bytes per row if ids wait for admission: an entry in the w
 
 @noun
 class Dynamic:
-    """How rows of a table are assigned to raw ids, which are any numbers from 0 to 2^63 - 1 and not row numbers.
+    """How raw ids, which are any numbers from 0 to 2^63 - 1 instead of row numbers, are assigned rows of a table.
 
     admit: times an id must be seen, this time included, before it is assigned a row; until then it reads row 0, which
         is assigned to no id. As many ids can wait as the table has rows; beyond that, the id that has waited longest is

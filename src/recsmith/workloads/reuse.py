@@ -182,7 +182,7 @@ class Reuse:
         return np.where(self.counted[table] > 0, np.minimum(rows, lookups * (1 - hot)), by_law)
 
     def _kept_share(self, table: Ints, rows: Floats) -> Floats:
-        """As `hit_share`, for lookups other than the counted ones: rows not read OFTEN follow the Zipf law."""
+        """As `hot_share`, for lookups other than the counted ones: rows not read OFTEN follow the Zipf law."""
         share, counted = self.hot_share(table, rows), self.counted[table] > 0
         if not counted.any():
             return share

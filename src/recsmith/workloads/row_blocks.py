@@ -210,7 +210,7 @@ def _most(cut: Floats, ends: Floats, sums: Floats) -> float:
 
 
 def range_zipf(table: Table, ends: Floats, lookups: float, assumed: HotRows | None = None) -> Floats:
-    """Zipf exponents (E - 1,) at which ranges of rows, as tables of their own, read as many different rows as now.
+    """Zipf exponents (E - 1,) with which ranges of rows, as tables of their own, read their expected different rows.
 
     lookups: of the whole table. Ranges that are hardly read have the exponent of the table.
     """

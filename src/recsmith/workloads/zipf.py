@@ -104,7 +104,7 @@ def _reuse_bins(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 
 
 def _reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    """Reads above m of a Poisson number are its mean times the chance of at least m."""
+    """Reads in each bin (N, 17): the part of a Poisson number's mean above m is mean * chance of at least m."""
     return _steps([lookups, *_read_often(zipf, rows, lookups, EDGES, 1)])
 
 
