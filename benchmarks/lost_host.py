@@ -321,7 +321,7 @@ def plans(counts: Sequence[int]) -> int:
     from recsmith.training.job.hosts import SPARE, _moving_little, as_now, least_moved, of_fewer_hosts
     from recsmith.workloads import Feature, Table, Workload
 
-    print("| tables | planned in, CPU | moved of the least | its step | of a fresh plan |\n|---|---|---|---|---|")
+    print("| tables | planning, CPU | bytes moved / least | step | step of a fresh plan |\n|---|---|---|---|---|")
     too_much = 0
     for count in counts:
         draw = random.Random(count)
@@ -354,7 +354,7 @@ def round_of(hosts: Hosts) -> list[str]:
 
 def told(kills: Sequence[Kill], references: Sequence[list[float]]) -> int:
     """Print the table; how many kills failed."""
-    print("| kill | its place | seconds to the next step | plan in | moved of the least | losses |")
+    print("| kill | place of the host | seconds to the next step | planning | bytes moved / least | losses |")
     print("|---|---|---|---|---|---|")
     failed = 0
     for number, (kill, expected) in enumerate(zip(kills, references, strict=True), 1):
