@@ -1,7 +1,8 @@
-"""Dense layers by second order: progressive L-BFGS and DANCE, as steps and as a refit of a trained model.
+"""Second-order training of dense layers: progressive L-BFGS and DANCE, as training steps and to refit a trained model.
 
-docs/optimizers.md and docs/daily.md. progressive_lbfgs.py and dance.py are the methods, on parameters as a vector
-(flat.py); steps.py trains by them, on what tables gave (cached_tables.py); refit.py fits layers of a trained model.
+See docs/optimizers.md and docs/daily.md. progressive_lbfgs.py and dance.py are the methods, on parameters as one vector
+(flat.py). steps.py trains with them on cached outputs of tables (cached_tables.py); refit.py fits layers of a trained
+model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +31,13 @@ PIPELINES = ("progressive_lbfgs", "dance")
 
 
 class SecondOrder(System):
-    """Dense layers by a step of their own."""
+    """The system that trains dense layers by a second-order pipeline."""
 
     key = "pipeline"
     cards: ClassVar[Mapping[str, Any]] = {"refit": Refitted}
 
     def layer_parts(self, run: "Run", *, undecided: bool = False) -> Sequence["Part"]:
-        """The step, and the settings that it does not use."""
+        """The pipeline as a part that trains layers, and the given settings that it would not use."""
         from recsmith.training.systems.second_order.parts import LayersByStep, unused_settings
 
         if not self.trains_layers(run):
@@ -45,47 +46,47 @@ class SecondOrder(System):
         return (LayersByStep(_named(run)[0]), *([unused] if unused.names else []))
 
     def data_parts(self, run: "Run") -> Sequence["Part"]:
-        """The step, whose loss is its own."""
+        """The pipeline as a part of the run, because it computes the loss itself."""
         from recsmith.training.systems.second_order.parts import LayersByStep
 
         return (LayersByStep(_named(run)[0]),) if self.trains_layers(run) else ()
 
     def check_model(self, run: "Run", model: "nn.Module") -> None:
-        """Refuse layers of which a vector cannot be made."""
+        """Refuse a model whose loss differs from pass to pass, by a running mean or dropout."""
         from recsmith.training.systems.second_order.flat import check_layers
 
         if self.trains_layers(run):
             check_layers(model, _named(run)[0])
 
     def trains_layers(self, run: "Run") -> bool:
-        """Where the run names it as its pipeline."""
+        """Whether the run's pipeline is one of these methods."""
         return _named(run)[0] in PIPELINES
 
     def layer_state(self, run: "Run", numbers: int) -> int | None:
-        """Its vectors, each as long as all dense layers."""
+        """Bytes of the method's vectors, each as long as all dense layers; None for another pipeline."""
         from recsmith.training.systems.second_order.cost import vectors_of
 
         return 4 * numbers * vectors_of(run.pipeline) if self.trains_layers(run) else None
 
     def tables_rest(self, run: "Run") -> bool:
-        """Under DANCE, and where `tables` is rest."""
+        """Whether tables are not trained: under DANCE, or if `tables` is rest."""
         name, settings = _named(run)
         return name == "dance" or (name in PIPELINES and settings.get("tables") == "rest")
 
     def change_told_step(self, run: "Run", plan: Plan, ranks: int, step: "JobStep") -> "JobStep":
-        """The first step, which passes over its samples again and again."""
+        """The prediction for the first step, which passes over its samples several times."""
         from recsmith.training.systems.second_order.cost import changed_step
 
         return changed_step(run.pipeline, plan, ranks, step) if self.trains_layers(run) else step
 
     def more_bytes(self, run: "Run", plan: Plan) -> int:
-        """Vectors and ids of the batches that are kept."""
+        """Bytes of the vectors and ids of the batches that are kept."""
         from recsmith.training.systems.second_order.cost import kept_bytes
 
         return kept_bytes(run.pipeline, plan) if self.trains_layers(run) else 0
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """How long the first step takes and how many there are, beside what it does (`start_lines`)."""
+        """How long the first step takes, and how many steps there are; `start_lines` says what a step does."""
         from recsmith.training.systems.second_order.cost import times_line
         from recsmith.training.systems.second_order.whole import whole_line
 
@@ -95,14 +96,14 @@ class SecondOrder(System):
         return [SystemTold(key="pipeline", on=True, said=line) for line in lines if line]
 
     def steps_notes(self, run: "Run", source: "BatchSource", ranks: int) -> Sequence[str]:
-        """What to write where the run has too few steps for its lines and checkpoints."""
+        """A note if the run has fewer steps than it takes to log scores or save a checkpoint."""
         from recsmith.training.systems.second_order.whole import batches_of_run, rare_line
 
         line = rare_line(run, batches_of_run(run, source, ranks), ranks) if self.trains_layers(run) else ""
         return [line] if line else []
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """How often its steps passed over their samples, beside what was told of the first one."""
+        """How often steps passed over their samples and how long they took, compared with the predictions."""
         if not self.trains_layers(job.run):
             return {}
         from recsmith.training.systems.second_order.cost import step_work
@@ -113,7 +114,7 @@ class SecondOrder(System):
             return {}
         (name, _), ranks = _named(job.run), job.plan.cluster.job_world_size
         work, told = step_work(job.run.pipeline, job.run.data.local_batch_size(ranks), ranks), job.progress.told_s
-        # nearly all of a step is passes over batches: what was told of the first one is scaled by how many there were
+        # nearly all of a step is passes over batches, so the prediction of the first is scaled by their number
         share = passed.batch_passes / passed.timed / (work.usual * work.batches)
         also = "" if told is None else f"; {format_time(told * share)} were predicted for that many samples and passes"
         after = " after the first" if passed.steps > 1 else ""
@@ -127,7 +128,7 @@ class SecondOrder(System):
         }
 
     def start_lines(self, run: "Run", plan: Plan) -> Sequence[str]:
-        """What a step does, and what to expect of it."""
+        """Lines on what a step does, and on the quality that was measured for it."""
         from recsmith.training.systems.second_order.cost import quality_line, work_line
 
         if not self.trains_layers(run):
@@ -139,7 +140,7 @@ class SecondOrder(System):
 
 
 def _resting(run: "Run") -> str:
-    """What becomes of tables that rest, as the end of a sentence."""
+    """What happens to tables that are not trained, as the end of a sentence."""
     fresh = "" if run.start_from is not None else ", so go on from a trained model (start_from): fresh ones stay random"
     return f"; tables rest as they are at the start{fresh}"
 

@@ -1,4 +1,4 @@
-"""What a model's tables give for a batch, kept, so that dense layers can look at the batch again without them.
+"""Cached outputs of a model's tables for a batch, so that dense layers can be computed again without the tables.
 
 B samples of a batch on this rank
 """
@@ -25,19 +25,19 @@ TABLES = (ShardedModule, EmbeddingBagCollection, EmbeddingCollection)
 
 @dataclass(frozen=True)
 class CachedBatch:
-    """A batch, and what the tables gave for it, in the order in which the model asked them."""
+    """A batch, and the outputs of the tables for it, in the order in which the model called them."""
 
     batch: TrainingBatch
     tables: tuple[Any, ...]
 
     @property
     def samples(self) -> int:
-        """Those that could be read."""
+        """Number of samples that could be read."""
         return len(self.batch.place.samples)
 
 
 class CachedTables:
-    """The tables of a task, sharded or not, which can be listened to, and answered for."""
+    """The tables of a task, sharded or not, whose outputs can be recorded, and replaced by recorded ones."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -45,7 +45,7 @@ class CachedTables:
 
     @contextmanager
     def recorded(self, batch: TrainingBatch, found: list[CachedBatch]) -> Generator[None]:
-        """Within, the task is called once with the batch; what its tables gave is appended to `found` at the end."""
+        """Record the outputs of tables while the caller calls the task once with the batch; appends them to `found`."""
         given: list[Any] = []
 
         def listen(ask: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,7 +62,7 @@ class CachedTables:
         found.append(CachedBatch(batch, tuple(given)))
 
     def losses(self, parameters: Mapping[str, torch.Tensor], part: CachedBatch) -> torch.Tensor:
-        """A loss for each sample (B,), under other dense parameters, by their names in the model."""
+        """The loss of each sample (B,) under other dense parameters, given by their names in the model."""
         left = iter(part.tables)
         batch, whole = part.batch, part.samples
         with self._answering(lambda _: lambda *_: next(left)):
@@ -73,12 +73,12 @@ class CachedTables:
         return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1)
 
     def layers(self, parameters: Mapping[str, nn.Parameter]) -> FlatLayers:
-        """Parameters of the model as a vector, whose losses are those of cached batches, until a signal asks to end."""
+        """Parameters of the model as a vector, with the losses of cached batches, which a signal interrupts."""
         return FlatLayers(parameters, self.losses, asked=asked_to_end)
 
     @contextmanager
     def _answering(self, how: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Generator[None]:
-        """Within, tables answer as `how` makes of their own forward pass."""
+        """Replace the forward pass of each table by what `how` makes of it, within this context."""
         before = [(module, module.__dict__.get("forward"), module.forward) for module in self.modules]
         for module, _, forward in before:
             module.forward = how(forward)
@@ -93,20 +93,20 @@ class CachedTables:
 
 
 def dense_parameters(task: Task, kept: Mapping[Any, Any]) -> dict[str, nn.Parameter]:
-    """The parameters of a task's model among those that are kept, by their names in the model."""
+    """The parameters of a task's model that are also in `kept`, by their names in the model."""
     wanted = {id(each) for each in kept.values()}
     return {name: each for name, each in task.model.named_parameters() if id(each) in wanted}
 
 
 def _outermost(module: nn.Module) -> list[Any]:
-    """Modules with tables that lie in no other."""
+    """The outermost modules that hold tables."""
     if isinstance(module, TABLES):
         return [module]
     return [found for child in module.children() for found in _outermost(child)]
 
 
 def _detached(made: Any) -> Any:
-    """The same outputs without what led to them."""
+    """The same outputs, detached from the autograd graph."""
     if isinstance(made, KeyedTensor):
         return KeyedTensor(made.keys(), made.length_per_key(), made.values().detach(), made.key_dim())
     if isinstance(made, dict):

@@ -27,10 +27,10 @@ from recsmith.cli.train import show_made
 def refit_command(
     run: str, data: str, test: str | None, output: str | None, force: bool, format_: str, **settings: Any
 ) -> None:
-    """Fit the last layer of the model that a run left in RUN to NEW data, and export it beside the old one.
+    """Fit the last layer of the trained model in RUN to NEW data, and export the new model next to the old one.
 
-    Tables and layers before it stay as they are. It is held near the old layer, prints the norm of its gradient, and
-    says how far its loss is from the best at most (docs/daily.md).
+    Tables and the layers before it do not change. The new layer is held near the old one. The command prints the norm
+    of the gradient, and the most by which the loss exceeds the best one (docs/daily.md).
 
     \b
     recsmith refit runs/first --data clicks/today.parquet

@@ -1,7 +1,7 @@
-"""What a step of second order takes, before anything is trained; without torch.
+"""The predicted time and memory of a second-order step; without torch.
 
-A pass is a forward and a backward one through dense layers, over all samples of a step. How often a step passes depends
-on the data, so that what it usually takes is told beside the most that it can take.
+A pass is a forward and a backward pass through dense layers, over all samples of a step. The number of passes of a step
+depends on the data, so both the usual and the largest number are reported.
 
 W ranks
 """
@@ -19,22 +19,25 @@ from recsmith.prediction.job_step import JobStep
 from recsmith.training.seams.system import STEP
 from recsmith.units import format_size, format_time
 
-FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
+FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # costs in passes (forward and backward)
 AVERAGED = 10  # gradients that progressive L-BFGS averages
-NEWTON_VECTORS = 8  # where layers stand and stood, slope, way, solution, product, residual, bent way
-HALVINGS = 12  # of a line search, after which it is given up
-# What `python benchmarks/second_order.py steps` measured: a pass by torch.func beside PyTorch's own, and seconds of its
-# calls for each batch beside that; products with the Hessian that a Newton step of DANCE takes; and how far steps are
-# from what is predicted with these.
+NEWTON_VECTORS = 8  # weights before and now, gradient, direction, solution, product, residual, H * direction
+HALVINGS = 12  # halvings of a step length after which a line search is given up
+# Measured by `python benchmarks/second_order.py steps`: a pass by torch.func over PyTorch's own pass, the additional
+# seconds of its calls for each batch, and Hessian products in a Newton step of DANCE. ERRORS below are the largest
+# relative errors of steps predicted with these numbers.
 PASS, CALLS_S, PRODUCTS = 1.7, 1.3e-3, 4
-# Log loss beside Adam's, layers drawn anew, after four passes: `python benchmarks/second_order.py layers`.
+# Log loss above Adam's after four passes, from random layers: `python benchmarks/second_order.py layers`.
 ABOVE_ADAM = {"progressive_lbfgs": "0.0031 ± 0.0045", "dance": "0.0192 ± 0.0080"}
 ERRORS = {"progressive_lbfgs": 0.5, "dance": 1.0}
 
 
 @record
 class PassWork:
-    """The first step. batches: of a rank. samples: of all ranks. usual, most: passes. kept: batches at once, later."""
+    """Work of the first step. batches: of a rank. samples: of all ranks. usual, most: number of passes.
+
+    kept: most batches that a rank keeps in later steps. growth: factor by which samples grow from step to step.
+    """
 
     batches: int
     samples: int
@@ -45,7 +48,7 @@ class PassWork:
 
 
 def step_work(pipeline: Any, batch: int, ranks: int) -> PassWork:
-    """What the first step of a run's pipeline does. batch: samples of a rank."""
+    """The work of the first step of a run's pipeline. batch: samples of a rank."""
     name, words = settings_of(pipeline)
     batches = max(1, min(words["most"], math.ceil(words["samples"] / (batch * ranks))))
     samples, searched = batches * batch * ranks, HALVINGS * GRADIENT
@@ -61,24 +64,24 @@ def step_work(pipeline: Any, batch: int, ranks: int) -> PassWork:
 
 
 def changed_step(pipeline: Any, plan: Plan, ranks: int, step: JobStep, passes: float | None = None) -> JobStep:
-    """The first step, of a job whose plain step is known. passes: over its samples; None: as usual."""
+    """The predicted first step, from a job's plain step. passes: over its samples; None: the usual number."""
     work = step_work(pipeline, plan.workload.batch_size, ranks)
     passes = work.usual if passes is None else passes
     return passes_step(pipeline, step, new=work.batches, kept=work.batches, passes=passes)
 
 
 def passes_step(pipeline: Any, step: JobStep, *, new: int, kept: int, passes: float) -> JobStep:
-    """A step that reads some batches of a rank and passes over those that it keeps. step: the plain one, of a batch."""
+    """The predicted step that reads `new` batches a rank and passes over `kept` ones. step: plain step of a batch."""
     name, words = settings_of(pipeline)
     follow = words.get("tables") == "follow"
-    seen = 1.0 if follow else FORWARD  # of the pass in which tables give their vectors
+    seen = 1.0 if follow else FORWARD  # share of the pass in which tables are looked up
     return replace(
         step,
         trainer_s=new * step.trainer_s,
         reading_s=new * step.reading_s,
         embeddings_s=new * step.embeddings_s * seen,
         layers_s=new * step.layers_s * seen + kept * passes * (step.layers_s * PASS + CALLS_S),
-        gradients_s=step.gradients_s * (new * follow + 2 * passes),  # sums over ranks are of fp64
+        gradients_s=step.gradients_s * (new * follow + 2 * passes),  # sums over ranks are in fp64
         optimizer_s=0.0,
         rows_s=new * step.rows_s,
         error=ERRORS[name],
@@ -86,7 +89,7 @@ def passes_step(pipeline: Any, step: JobStep, *, new: int, kept: int, passes: fl
 
 
 def kept_bytes(pipeline: Any, plan: Plan) -> int:
-    """What the vectors and ids of all batches take that a rank keeps at once."""
+    """Bytes of the vectors and ids of all batches that a rank keeps at once."""
     _, words = settings_of(pipeline)
     numbers = ids = 0.0
     for table in plan.workload.tables:
@@ -98,13 +101,13 @@ def kept_bytes(pipeline: Any, plan: Plan) -> int:
 
 
 def vectors_of(pipeline: Any) -> int:
-    """Vectors as long as all dense layers that a step holds at once: pairs and gradients, or those of a Newton step."""
+    """Number of vectors, each as long as all dense layers, that a step holds at once."""
     name, words = settings_of(pipeline)
     return 2 * words["memory"] + AVERAGED if name == "progressive_lbfgs" else NEWTON_VECTORS
 
 
 def work_line(pipeline: Any, plan: Plan, ranks: int) -> str:
-    """What a step of a run's pipeline does, as a line."""
+    """A line on what a step of a run's pipeline does."""
     name, _ = settings_of(pipeline)
     work = step_work(pipeline, plan.workload.batch_size, ranks)
     return (
@@ -115,7 +118,7 @@ def work_line(pipeline: Any, plan: Plan, ranks: int) -> str:
 
 
 def times_line(pipeline: Any, plan: Plan, ranks: int, step: JobStep | None) -> str:
-    """How long the first step takes, as a line. step: the plain one of the job; None where it is not predicted."""
+    """A line on how long the first step takes. step: plain step of the job; None if it is not predicted."""
     name, _ = settings_of(pipeline)
     if step is None:
         return f"pipeline {name}: how long its passes take is predicted on CPU only"
@@ -131,7 +134,7 @@ def times_line(pipeline: Any, plan: Plan, ranks: int, step: JobStep | None) -> s
 
 
 def quality_line(pipeline: Any) -> str:
-    """What it was worth where it was measured."""
+    """A line on the quality of the method in our measurements."""
     name, _ = settings_of(pipeline)
     return (
         f"quality: on the layers of a DLRM {name} was {ABOVE_ADAM[name]} of log loss above Adam after four passes "
@@ -141,7 +144,7 @@ def quality_line(pipeline: Any) -> str:
 
 
 def settings_of(pipeline: Any) -> tuple[str, Mapping[str, Any]]:
-    """(name, its settings with those that it has by default)."""
+    """(name of the pipeline, its settings including defaults)."""
     name, settings = parsed(pipeline, "pipeline")
     given = inspect.signature(find(STEP, name)).bind(None, **settings)
     given.apply_defaults()

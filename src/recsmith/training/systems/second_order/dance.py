@@ -1,9 +1,9 @@
 """Newton steps by conjugate gradients on samples that double, for dense parameters as a vector.
 
-Jahani et al. 2020, DANCE (arXiv 1810.11507): with n samples a model is known to V_n = n^-gamma and no better, so the
-loss is damped by c V_n and solved to sqrt(2 c) V_n; the solution starts the next stage, whose samples contain these. A
-Newton step is shortened by its own length (damped Newton), and conjugate gradients stop where the curvature is not
-positive.
+Jahani et al. 2020, DANCE (arXiv 1810.11507): n samples determine a model only to the accuracy V_n = n^-gamma. So the
+loss is damped by c V_n and solved until its gradient's norm is sqrt(2 c) V_n. The solution starts the next stage, whose
+samples contain these. A Newton step is shortened by its own length (damped Newton), and conjugate gradients stop if the
+curvature is not positive.
 
 d numbers of all parameters; n samples of all ranks
 """
@@ -18,16 +18,16 @@ from recsmith._types import noun, record
 from recsmith.errors import check_rules, too_small
 from recsmith.training.systems.second_order.flat import AskedToEnd, DampedLoss, FlatLayers
 
-FLAT = 1e-10  # curvature along a direction, beside its length, below which it is taken for not positive
+FLAT = 1e-10  # curvature along a direction, over its squared length, below which it counts as not positive
 
 
 @noun
 class DanceSettings:
     """Settings of DANCE.
 
-    gamma: n samples tell a model to n^-gamma. c: of the damping c n^-gamma. beta: share of a gradient that conjugate
-    gradients may leave. inner: of their steps, at most. newton: steps of a stage, at most. growth: of samples from one
-    stage to the next.
+    gamma: n samples determine a model to n^-gamma. c: factor of the damping c n^-gamma. beta: largest residual of
+    conjugate gradients, as a share of the gradient. inner: most steps of conjugate gradients. newton: most Newton steps
+    of a stage. growth: factor of samples from one stage to the next.
     """
 
     gamma: float = 0.5
@@ -48,17 +48,18 @@ class DanceSettings:
         )
 
     def known_to(self, samples: int) -> float:
-        """V_n, to which so many samples tell a model."""
+        """V_n, the accuracy to which n samples determine a model."""
         return samples**-self.gamma
 
 
 @record
 class NewtonOutcome:
-    """What some Newton steps came to.
+    """The result of some Newton steps.
 
-    before, loss: damped, at the start and at the end. norm: of its gradient at the end. steps: that were taken.
-    products: with Hessians. solved: the norm is below what was asked. failed: no length of the last step lowered the
-    loss, and it was taken back. ended: a rank was asked to end, and the step under way was given up.
+    before, loss: damped loss at the start and at the end. norm: of its gradient at the end. steps: number taken.
+    products: number of Hessian-vector products. solved: whether the norm is at most the wanted one. failed: whether no
+    length of the last step lowered the loss, so that it was undone. ended: whether a rank was asked to end, and the
+    step under way was given up.
     """
 
     before: float
@@ -75,13 +76,13 @@ def newton(
     damped: DampedLoss, *, least: float, settings: DanceSettings, curvature: Sequence[Any] | None = None,
     stepped: Callable[[int, float], None] | None = None,
 ) -> NewtonOutcome:  # fmt: skip
-    """Damped Newton steps from where the parameters stand, until the gradient's norm is at most `least`.
+    """Take damped Newton steps from the current parameters until the gradient's norm is at most `least`.
 
-    curvature: parts whose Hessian serves, where it is not that of all. stepped: called after each step, with how many
-    were taken and the damped loss.
+    curvature: parts of the samples from which the Hessian is computed; None: all parts. stepped: called after each step
+    with the number of steps taken and the damped loss.
 
     Raises:
-        AskedToEnd: a rank was asked to end before the first gradient was known; later, the steps so far stay.
+        AskedToEnd: a rank was asked to end before the first gradient was known; if later, the steps so far are kept.
     """
     layers, steps, products = damped.layers, 0, 0
     bent = damped if curvature is None else DampedLoss(layers, curvature, damped.damping, damped.centre)
@@ -120,7 +121,7 @@ def newton(
 def conjugate_gradients(
     damped: DampedLoss, at: torch.Tensor, slope: torch.Tensor, settings: DanceSettings
 ) -> tuple[torch.Tensor, float, int]:
-    """(v, v^T H v, products) with |H v - g| <= beta |g|, or as far as curvature is positive; g if it never is."""
+    """(v, v^T H v, products) with |H v - g| <= beta |g|, or the v before a curvature <= 0; g if the first one is."""
     found, product = torch.zeros_like(slope), torch.zeros_like(slope)
     left, way = slope.clone(), slope.clone()
     size = float(left @ left)
@@ -140,7 +141,7 @@ def conjugate_gradients(
 
 
 def stages(first: int, samples: int, growth: float) -> Iterator[int]:
-    """Samples of each stage, from the first to all."""
+    """Yield the number of samples of each stage, up to all samples."""
     count = min(first, samples)
     while count < samples:
         yield count
@@ -151,7 +152,7 @@ def stages(first: int, samples: int, growth: float) -> Iterator[int]:
 def dance(
     layers: FlatLayers, parts: Sequence[Any], sizes: Sequence[int], *, first: int, settings: DanceSettings
 ) -> list[NewtonOutcome]:
-    """Train on all parts in stages. sizes: samples of all ranks in each part, so that a stage takes whole parts."""
+    """Train on all parts in stages of whole parts. sizes: samples of all ranks in each part."""
     made: list[NewtonOutcome] = []
     for wanted in stages(first, sum(sizes), settings.growth):
         taken, count = 0, 0

@@ -1,6 +1,6 @@
-"""Dense parameters as one vector, and what second-order methods ask of a loss of them, over all ranks.
+"""Dense parameters as one vector, and the losses, gradients and Hessian products of second-order methods, on all ranks.
 
-d numbers of all parameters; n samples of all ranks, which come in parts; B samples of a part of this rank
+d numbers in all parameters; n samples of all ranks, divided into parts; B samples of a part on this rank
 """
 
 import math
@@ -17,12 +17,12 @@ from recsmith.errors import UsageError
 from recsmith.training.systems.second_order.cost import DOTS, FORWARD, GRADIENT, HALVINGS, PRODUCT
 
 Losses = Callable[[Mapping[str, torch.Tensor], Any], torch.Tensor]
-ARMIJO = 1e-4  # of the line search: share of the promised gain
+ARMIJO = 1e-4  # of the line search: share of the predicted decrease that a step must reach
 DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)  # type: ignore[attr-defined]
 
 
 class AskedToEnd(Exception):
-    """Some rank was asked to end, which all ranks hear with the same sum."""
+    """Some rank was asked to end; all ranks learn it from the same sum, and raise this."""
 
 
 @dataclass
@@ -30,9 +30,9 @@ class FlatLayers:
     """Parameters as a vector of d numbers, the same on every rank.
 
     parameters: by name. losses: (parameters by name, a part of the samples) -> a loss for each of its samples (B,). All
-    sums go over the parts that are given and over all ranks; every rank calls as often as the others. visited: samples
-    that were passed over, weighed by what a pass costs beside a forward and a backward one. asked: whether this rank
-    was asked to end; it then leaves out the parts that are left, and every rank raises AskedToEnd at the next sum.
+    sums are over the given parts and over all ranks; every rank must make the same calls. visited: samples passed over,
+    weighted by the cost of the pass relative to a forward and backward pass. asked: returns whether this rank was asked
+    to end; it then skips the remaining parts, and every rank raises AskedToEnd at the next sum.
     """
 
     parameters: Mapping[str, nn.Parameter]
@@ -46,7 +46,7 @@ class FlatLayers:
 
     @torch.no_grad()
     def put(self, weights: torch.Tensor) -> None:
-        """Set the parameters."""
+        """Set the parameters from a vector (d,)."""
         for name, each in self._by_name(weights).items():
             self.parameters[name].copy_(each)
 
@@ -68,7 +68,7 @@ class FlatLayers:
         return mean[0].item(), mean[1:].to(weights.dtype)
 
     def sample_dots(self, weights: torch.Tensor, parts: Sequence[Any], vector: torch.Tensor) -> torch.Tensor:
-        """The gradient of each sample of this rank times a vector: one forward pass with tangents, no gradient kept."""
+        """Dot products (n of this rank,) of each sample's gradient with a vector, by one forward pass with tangents."""
         found = [
             jvp(lambda at, part=part: self.losses(self._by_name(at), part), (weights,), (vector,))[1].detach()
             for part in self._until_asked(parts)
@@ -77,7 +77,7 @@ class FlatLayers:
         return torch.cat(found).double() if found else vector.new_zeros(0, dtype=torch.float64)
 
     def moments(self, values: torch.Tensor) -> tuple[float, float]:
-        """Mean and variance of numbers of all ranks, of each of which this one has some."""
+        """Mean and variance of numbers that are spread over all ranks."""
         count, total, squares = self._summed(
             torch.stack([values.new_tensor(len(values)), values.sum(), (values * values).sum()])
         ).tolist()
@@ -85,7 +85,7 @@ class FlatLayers:
         return mean, max(squares - count * mean * mean, 0.0) / max(count - 1, 1.0)
 
     def times_hessian(self, weights: torch.Tensor, parts: Sequence[Any], vector: torch.Tensor) -> torch.Tensor:
-        """The Hessian of the mean loss times a vector (d,): forward over reverse, Pearlmutter 1994."""
+        """The Hessian of the mean loss times a vector (d,), by forward over reverse mode (Pearlmutter 1994)."""
         total, losses = torch.zeros(len(weights), dtype=torch.float64, device=weights.device), list[torch.Tensor]()
         for part in self._until_asked(parts):
 
@@ -118,14 +118,14 @@ class FlatLayers:
         return told[:-1] / told[-1].clamp_min(1)
 
     def _until_asked(self, parts: Sequence[Any]) -> Iterator[Any]:
-        """The parts, until this rank is asked to end."""
+        """Yield the parts, until this rank is asked to end."""
         for part in parts:
             if self.asked():
                 return
             yield part
 
     def _summed(self, values: torch.Tensor) -> torch.Tensor:
-        """Summed over all ranks; AskedToEnd on all of them where one was asked to end."""
+        """The values summed over all ranks; raises AskedToEnd on all of them if one was asked to end."""
         told = summed(torch.cat([values, values.new_tensor([float(self.asked())])]))
         if told[-1] > 0:
             raise AskedToEnd
@@ -141,7 +141,7 @@ def summed(values: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class DampedLoss:
-    """The mean loss of some samples, and damping / 2 times the squared distance from a centre."""
+    """The mean loss of some samples, plus damping / 2 times the squared distance from a centre (None: from 0)."""
 
     layers: FlatLayers
     parts: Sequence[Any]
@@ -149,11 +149,11 @@ class DampedLoss:
     centre: torch.Tensor | None = None
 
     def value(self, weights: torch.Tensor) -> float:
-        """The loss, damped."""
+        """The damped loss."""
         return self.layers.loss(weights, self.parts) + self.distance(weights)
 
     def gradient(self, weights: torch.Tensor) -> tuple[float, torch.Tensor]:
-        """(loss, gradient (d,)), damped."""
+        """(damped loss, its gradient (d,))."""
         loss, slope = self.layers.gradient(weights, self.parts)
         return loss + self.distance(weights), slope + self.damping * self._from_centre(weights)
 
@@ -164,9 +164,10 @@ class DampedLoss:
     def lowered(
         self, at: torch.Tensor, loss: float, slope: torch.Tensor, way: torch.Tensor, rate: float
     ) -> tuple[float, torch.Tensor, float, torch.Tensor] | None:
-        """(rate, weights, loss, gradient) after a step that lowers the loss by Armijo's rule; None where none does.
+        """(rate, weights, loss, gradient) after a step that lowers the loss by Armijo's rule; None if no step does.
 
-        The step goes from `at`, whose loss and gradient these are, against `way`: of length `rate`, or that halved.
+        The step starts at `at`, whose loss and gradient are given, and subtracts `way` times `rate`, which is halved up
+        to HALVINGS times.
         """
         gain = float(slope.double() @ way.double())
         for _ in range(HALVINGS):
@@ -178,7 +179,7 @@ class DampedLoss:
         return None
 
     def distance(self, weights: torch.Tensor) -> float:
-        """What damping adds to the loss."""
+        """The damping term of the loss."""
         away = self._from_centre(weights).double()
         return 0.5 * self.damping * float(away @ away) if self.damping else 0.0
 
@@ -187,10 +188,10 @@ class DampedLoss:
 
 
 def check_layers(model: nn.Module, name: str) -> None:
-    """Refuse a model whose loss changes from one pass to the next. name: of the pipeline.
+    """Refuse a model whose loss differs from one pass to the next. name: of the pipeline.
 
     Raises:
-        UsageError: a layer keeps a running mean in each pass, which torch.func cannot follow, or drops units by chance.
+        UsageError: a layer updates a running mean in each pass, which torch.func cannot follow, or has dropout.
     """
     for place, layer in model.named_modules():
         kind = type(layer).__name__

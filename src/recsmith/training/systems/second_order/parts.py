@@ -1,4 +1,4 @@
-"""A step that trains dense layers itself, as a part of a run: what does not go with it; without torch."""
+"""What a run refuses whose pipeline trains dense layers itself; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -31,16 +31,16 @@ class LayersByStep:
 
     @property
     def label(self) -> str:
-        """Its key and name."""
+        """The key and the name of the pipeline."""
         return f"pipeline: {self.name}"
 
     @property
     def stands(self) -> str:
-        """What it takes, and what becomes of gradients."""
+        """How the pipeline differs from others: it takes several batches, and sums all gradients itself."""
         return f"pipeline {self.name} takes several batches, and sums all gradients for a line search of its own"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Settings that it would not use."""
+        """Why this part refuses settings that the pipeline would not use."""
         if isinstance(other, UnusedSettings):
             trains = f"trains dense layers by a line search of its own and would not use {', '.join(other.layers)}"
             rests = f"lets tables rest and would not use {', '.join(other.tables)}"
@@ -51,9 +51,9 @@ class LayersByStep:
 
 @dataclass(frozen=True)
 class UnusedSettings(RefusesNothing):
-    """Settings of optimizers that a run gives and its pipeline does not use, such as optimizers.dense.clip_norm.
+    """Optimizer settings that a run gives and its pipeline does not use, such as optimizers.dense.clip_norm.
 
-    layers: of those of dense layers. tables: of those of tables, and schedules.
+    layers: keys for dense layers. tables: keys for tables and schedules.
     """
 
     layers: tuple[str, ...]
@@ -61,26 +61,26 @@ class UnusedSettings(RefusesNothing):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """All keys."""
         return (*self.layers, *self.tables)
 
     @property
     def label(self) -> str:
-        """Their keys."""
+        """All keys as a text."""
         return ", ".join(self.names)
 
     @property
     def cure(self) -> str:
-        """What to do; a group of which all can go is null."""
+        """The advice to leave these settings out, or to set their groups to null."""
         groups = sorted({name.rpartition(".")[0] for name in self.names} - {"optimizers"})
         null = " and ".join(f"{group}: null" for group in groups)
         return f"leave {'it' if len(self.names) == 1 else 'them'} out" + (f" ({null})" if null else "")
 
 
 def unused_settings(run: Run, *, rest: bool) -> UnusedSettings:
-    """Settings of optimizers that a run gives, and a pipeline that trains layers by itself does not use.
+    """Optimizer settings that a run gives although its pipeline trains layers itself and does not use them.
 
-    rest: tables rest, too, and use none.
+    rest: whether tables are not trained either, so that their settings are unused, too.
     """
     given, plain = run.optimizers, RunOptimizers()
     dense = [
@@ -88,7 +88,7 @@ def unused_settings(run: Run, *, rest: bool) -> UnusedSettings:
         for each in fields(DenseOptimizer)
         if each.name != "name" and getattr(given.dense, each.name) != getattr(plain.dense, each.name)
     ]
-    if given.dense.name not in {plain.dense.name, *known(KIND)} - {AUTO}:  # which are refused for reasons of their own
+    if given.dense.name not in {plain.dense.name, *known(KIND)} - {AUTO}:  # those are refused for other reasons
         dense.insert(0, "optimizers.dense.name")
     if not rest:
         return UnusedSettings(tuple(dense), ())

@@ -1,8 +1,8 @@
-"""L-BFGS whose samples grow when their noise would turn its direction, for dense parameters as a vector.
+"""L-BFGS whose sample grows when its noise would change the direction too much, for dense parameters as a vector.
 
-Bollapragada et al. 2018 (arXiv 1802.05374): a direction H g of the gradient g of a sample; the inner product test,
-which says whether more samples are needed; an Armijo line search that begins where the noise of the sample lets it;
-pairs from gradients at both ends of a step on the same sample.
+Bollapragada et al. 2018 (arXiv 1802.05374): the direction is H g, for the gradient g of a sample. The inner product
+test says whether more samples are needed. An Armijo line search begins at a length that the noise of the sample
+allows. Curvature pairs are made from the gradients at both ends of a step on the same sample.
 
 d numbers of all parameters; n samples of all ranks
 """
@@ -19,17 +19,17 @@ from recsmith.errors import check_rules, too_small
 from recsmith.training.systems.second_order.cost import AVERAGED, HALVINGS
 from recsmith.training.systems.second_order.flat import DampedLoss
 
-STABLE = 1e-2  # cosine of a step and the turn of its gradient, which a pair must have
-FAR = 0.38  # their mean's norm beside the newest, below which that is noise
+STABLE = 1e-2  # least cosine between a step and its change of gradient for a pair to be kept
+FAR = 0.38  # norm of the mean gradient over that of the newest, below which the newest is mostly noise
 
 
 @noun
 class LbfgsSettings:
     """Settings of progressive L-BFGS.
 
-    memory: pairs that are kept; the paper has 10. theta: how much a direction may vary for what it gains (the paper's
-    0.9). growth: times that a sample may grow at once. tested: samples of each rank whose dots are looked at in the
-    test.
+    memory: curvature pairs that are kept; the paper has 10. theta: how much a direction may vary, relative to its gain
+    (0.9 in the paper). growth: largest factor by which a sample may grow at once. tested: samples of each rank whose
+    dot products are used in the test.
     """
 
     memory: int = 20
@@ -48,9 +48,9 @@ class LbfgsSettings:
 
 @record
 class LbfgsOutcome:
-    """What a step came to. loss: before it. norm: of its gradient. rate: 0 where no step lowered the loss.
+    """The result of a step. loss: before it. norm: of its gradient. rate: step length; 0 if no step lowered the loss.
 
-    wanted: samples of all ranks that the next step should have. halvings: of the length of the step.
+    wanted: samples of all ranks that the next step should have. halvings: how often the step length was halved.
     """
 
     loss: float
@@ -61,7 +61,7 @@ class LbfgsOutcome:
 
 
 class ProgressiveLbfgs:
-    """The method with what it remembers: pairs, and the last gradients."""
+    """The method with its memory: curvature pairs, and the last gradients."""
 
     def __init__(self, settings: LbfgsSettings | None = None) -> None:
         self.settings = settings or LbfgsSettings()
@@ -71,13 +71,13 @@ class ProgressiveLbfgs:
     def step(
         self, damped: DampedLoss, samples: int, tested: Sequence[Any], population: float = math.inf
     ) -> LbfgsOutcome:
-        """One step on a sample; the parameters stay where they are if no length of it lowers the loss.
+        """Take one step on a sample; the parameters do not change if no step length lowers the loss.
 
         Args:
             damped: the loss of the sample.
-            samples: of all ranks in it.
-            tested: parts of it, whose samples' gradients the test looks at.
-            population: samples that it is drawn from; a sample of all of them has no noise.
+            samples: number of samples of all ranks in it.
+            tested: parts of the sample whose gradients the test uses.
+            population: number of samples that it is drawn from; a sample of all of them has no noise.
         """
         noise = max(0.0, 1 - samples / population)
         layers = damped.layers
@@ -98,12 +98,12 @@ class ProgressiveLbfgs:
             halvings = round(math.log2(rate / taken))
             return LbfgsOutcome(loss=loss, norm=norm, rate=taken, wanted=wanted, halvings=halvings)
         layers.put(start)
-        self.pairs.clear()  # curvature that leads nowhere
+        self.pairs.clear()  # their curvature gave a useless direction
         wanted = self._grown(samples, 2 * samples)
         return LbfgsOutcome(loss=loss, norm=norm, rate=0.0, wanted=wanted, halvings=HALVINGS)
 
     def direction(self, slope: torch.Tensor) -> torch.Tensor:
-        """H g (d,) by the recursion in two loops; Nocedal 1980."""
+        """H g (d,) by the two-loop recursion (Nocedal 1980)."""
         way, shares = slope.clone(), list[torch.Tensor]()
         for moved, turned in reversed(self.pairs):
             shares.append((moved @ way) / (moved @ turned))
@@ -119,10 +119,10 @@ class ProgressiveLbfgs:
         self, damped: DampedLoss, at: torch.Tensor, slope: torch.Tensor, way: torch.Tensor, samples: int,
         tested: Sequence[Any], noise: float,
     ) -> int:  # fmt: skip
-        """Samples for which the inner product test would hold: Var[(H g_i)^T H g] <= n theta^2 |H g|^4.
+        """Number of samples n for which the inner product test would hold: Var[(H g_i)^T H g] <= n theta^2 |H g|^4.
 
-        (H g_i)^T H g is g_i^T H H g. Where the average of the last gradients is far shorter than this one, most of this
-        one is noise, and |H g| is that of the average (Bollapragada et al., section 2.1).
+        (H g_i)^T H g is g_i^T H H g. If the mean of the last gradients is far shorter than this gradient, most of this
+        one is noise, and |H g| is computed from the mean (Bollapragada et al., section 2.1).
         """
         dots = damped.layers.sample_dots(at, tested, self.direction(way))
         _, variance = damped.layers.moments(dots)
@@ -135,7 +135,7 @@ class ProgressiveLbfgs:
         return self._grown(samples, needed)
 
     def _grown(self, samples: int, needed: float) -> int:
-        """At least as many as before, and not too many more at once."""
+        """The needed samples, but at least `samples` and at most `growth` times as many."""
         most = math.ceil(samples * self.settings.growth)
         return most if not math.isfinite(needed) or needed > most else max(samples, math.ceil(needed))
 
@@ -143,7 +143,7 @@ class ProgressiveLbfgs:
         self, damped: DampedLoss, at: torch.Tensor, slope: torch.Tensor, samples: int, tested: Sequence[Any],
         noise: float,
     ) -> float:  # fmt: skip
-        """1 / (1 + Var[g_i] / (n |g|^2)), with the variance along g alone; without pairs a step of length 1 at most."""
+        """1 / (1 + Var[g_i] / (n |g|^2)), with the variance along g only; without pairs, at most 1 / |g|."""
         dots = damped.layers.sample_dots(at, tested, slope)
         _, variance = damped.layers.moments(dots)
         squared = float(slope @ slope)
@@ -151,6 +151,6 @@ class ProgressiveLbfgs:
         return rate if self.pairs else min(rate, 1 / squared**0.5)
 
     def _remember(self, moved: torch.Tensor, turned: torch.Tensor) -> None:
-        """Keep a pair whose curvature is surely above 0: the gradient turned along the way, not only across it."""
+        """Keep a pair if its curvature is clearly positive: the gradient changed along the step, not only across it."""
         if float(moved @ turned) > STABLE * float(moved.norm()) * float(turned.norm()):
             self.pairs.append((moved, turned))

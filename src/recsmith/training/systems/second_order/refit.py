@@ -1,11 +1,11 @@
-"""A trained model fitted again to other data: its last layer, or all dense layers, by second order.
+"""Fits the last layer, or all dense layers, of a trained model to other data, by a second-order method.
 
     recsmith refit runs/first --data clicks/today.parquet
 
-What lies before the layers is computed once and kept, so that the data are read once. The new layers are held near the
-old ones: damping / 2 times the squared distance is added to the loss. For the last layer that is a convex problem, and
-its gradient bounds what is left: a loss that curves at least by `damping` is at most |gradient|^2 / (2 damping) above
-its least.
+The inputs of these layers are computed once and kept, so the data are read once. The new layers are held near the old
+ones: damping / 2 times the squared distance is added to the loss. For the last layer this problem is convex, and the
+gradient bounds the remaining error: a loss with curvature of at least `damping` is at most |gradient|^2 / (2 damping)
+above its minimum.
 
 n samples
 """
@@ -44,14 +44,14 @@ from recsmith.training.systems.second_order.progressive_lbfgs import Progressive
 from recsmith.training.systems.second_order.refit_layers import LAYERS, size_of
 from recsmith.training.systems.second_order.settings import RefitSettings, Refitted
 
-REFIT = "refit"  # the folder beside `model`
-FOLDS = 5  # of the samples, of which one is held out where a damping is picked
-DAMPINGS = (1e-1, 1e-2, 1e-3, 1e-4)  # that are tried; a smaller one would leave the bound without a meaning
-LEAST_SAMPLES = 1000  # for all dense layers, of which damping holds what samples do not tell
+REFIT = "refit"  # name of the output folder, next to `model`
+FOLDS = 5  # folds of the samples, of which one is held out to choose a damping
+DAMPINGS = (1e-1, 1e-2, 1e-3, 1e-4)  # values that are tried; with a smaller one the bound would be useless
+LEAST_SAMPLES = 1000  # for all dense layers: damping holds the weights that samples do not determine
 FIRST = 4096  # samples of the first stage
 LEAST = {"last": 1e-4, "dense": 1e-3}  # norm of the gradient at which fitting ends
 NEWTON = {"last": DanceSettings(inner=200, newton=50), "dense": DanceSettings(inner=10, newton=10)}
-BENT = 8192  # samples whose Hessian serves for all dense layers
+BENT = 8192  # samples from which the Hessian of all dense layers is computed
 MOST_STEPS = 300  # of progressive L-BFGS
 Say = Callable[[str], object]
 
@@ -60,22 +60,22 @@ def refit(
     folder: Source, data: Any, *, settings: RefitSettings | None = None, test: Any = None, output: Source | None = None,
     force: bool = False, on_progress: Say | None = None,
 ) -> tuple[Refitted, dict[str, Scores]]:  # fmt: skip
-    """Fit layers of the model in a run's folder to other data, and export it beside the old one.
+    """Fit layers of the model in a run's folder to other data, and export the new model next to the old one.
 
     Args:
-        folder: of the run, whose `model` stays as it is; or of a model, such as a copy.
-        data: a path or a spec, whose values mean what those mean that the model was trained on.
-        settings: which layers, by which method, and how near the old ones.
-        test: data that both models are scored on.
-        output: folder of the new model; none: `refit` in the folder of the run.
-        force: replace a folder there that holds something else.
-        on_progress: hears of lines.
+        folder: of a run, whose `model` is not changed; or of a model, such as a copy.
+        data: a path or a spec; its values must mean the same as those of the model's training data.
+        settings: which layers are fitted, by which method, and how near to the old ones.
+        test: data on which both models are scored.
+        output: folder of the new model; None: `refit` in the folder of the run.
+        force: whether to replace an output folder that holds something else.
+        on_progress: called with lines that report the progress.
 
     Returns:
-        (how it went, scores on `test` of the `old` and the `new` model).
+        (record of the fit, scores on `test` of the `old` and the `new` model).
 
     Raises:
-        UsageError: the folder holds no trained model; data that means something else, of one class, or with too few
+        UsageError: the folder holds no trained model; the data means something else, has one class, or too few
             samples; the loss is not finite; the output is the model, or something else.
         RecSmithError: the old layers, or the mean label, are as good on these data, or fitting did not end near the
             least loss. Nothing is written then.
@@ -116,10 +116,11 @@ def _check_card(card: ModelCard, settings: RefitSettings) -> None:
 
 @dataclass(frozen=True)
 class SeenData:
-    """Samples as the layers see them, which are fitted.
+    """The samples, as inputs of the layers that are fitted.
 
-    names: of the layers' parameters in the model. parts: of each batch, those that are fitted to. held: those beside
-    them, each fifth sample. corrupt: samples that were left out. entropy: log loss of always saying the mean label.
+    names: of the layers' parameters in the model. parts: of each batch, the samples that are fitted to. held: of each
+    batch, the held-out fifth sample of five. corrupt: number of samples that were left out. entropy: log loss of always
+    predicting the mean label.
     """
 
     names: dict[str, str]
@@ -131,10 +132,10 @@ class SeenData:
 
 
 def _cached(predictor: Predictor, batches: Iterator[Batch], settings: RefitSettings, say: Say) -> SeenData:
-    """The samples as the layers see them.
+    """Compute the inputs of the layers for all samples.
 
     Raises:
-        UsageError: there is no sample, or all have one label, or there are too few; the model ends in no linear layer.
+        UsageError: there are no samples or too few, all have one label, or the model does not end in a linear layer.
     """
     made: Any = None
     parts, held, labels, corrupt = list[Any](), list[Any](), list[torch.Tensor](), 0
@@ -174,7 +175,7 @@ def _fitted(seen: SeenData, settings: RefitSettings, say: Say) -> Refitted:
     damped = DampedLoss(layers, parts, damping, start)
     failed = SOLVE[settings.method](damped, sizes, settings, say)
     reached = float(damped.gradient(layers.weights())[1].norm())
-    layers.put(layers.weights().float().to(start.dtype))  # as it will be written
+    layers.put(layers.weights().float().to(start.dtype))  # the precision in which the weights will be written
     loss, slope = damped.gradient(layers.weights())
     norm, after = float(slope.norm()), layers.loss(layers.weights(), parts)
     _check_fit(before, after, reached, settings)
@@ -188,12 +189,12 @@ def _fitted(seen: SeenData, settings: RefitSettings, say: Say) -> Refitted:
 
 
 def _picked(seen: SeenData, start: torch.Tensor, settings: RefitSettings, say: Say) -> tuple[float, dict[str, float]]:
-    """(the damping under which layers fitted to four fifths of the samples are best on the others, losses there).
+    """(the damping whose layers, fitted to four fifths of the samples, are best on the rest; held-out losses).
 
-    From the largest on, each starting where the one before ended, for as long as held-out samples like that.
+    Values are tried from the largest on, each from the layers of the one before, until the held-out loss rises.
 
     Raises:
-        RecSmithError: they like the old layers better than all.
+        RecSmithError: the old layers have the lowest held-out loss.
     """
     layers, sizes = seen.layers, [size_of(part) for part in seen.parts]
     tried = {"old": layers.loss(start, seen.held)}
@@ -215,7 +216,7 @@ def _picked(seen: SeenData, start: torch.Tensor, settings: RefitSettings, say: S
 
 
 def _check_fit(before: float, after: float, norm: float, settings: RefitSettings) -> None:
-    """RecSmithError where no step lowered the loss, or fitting did not end near its least; nothing is written then."""
+    """Raise RecSmithError if no step lowered the loss, or fitting did not end near its minimum."""
     least = 10 * LEAST[settings.layers]
     if not after < before and not norm <= least:
         raise RecSmithError(
@@ -231,7 +232,7 @@ def _check_fit(before: float, after: float, norm: float, settings: RefitSettings
 
 
 def _prefix(sizes: Sequence[int], wanted: int) -> tuple[int, int]:
-    """(parts, samples in them) that hold as many samples as are wanted."""
+    """(number of first parts that hold at least the wanted samples, samples in them)."""
     count = 0
     for number, size in enumerate(sizes):
         count += size
@@ -241,7 +242,7 @@ def _prefix(sizes: Sequence[int], wanted: int) -> tuple[int, int]:
 
 
 def _by_newton(damped: DampedLoss, sizes: list[int], settings: RefitSettings, say: Say) -> bool:
-    """DANCE's stages; whether the last line search failed."""
+    """Fit by the stages of DANCE; returns whether the last line search failed."""
     how, failed = NEWTON[settings.layers], False
     for wanted in stages(FIRST, sum(sizes), how.growth):
         taken, count = _prefix(sizes, wanted)
@@ -260,7 +261,7 @@ def _by_newton(damped: DampedLoss, sizes: list[int], settings: RefitSettings, sa
 
 
 def _by_lbfgs(damped: DampedLoss, sizes: list[int], settings: RefitSettings, say: Say) -> bool:
-    """Progressive L-BFGS; whether the last line search failed."""
+    """Fit by progressive L-BFGS; returns whether the last line search failed."""
     method, wanted, samples, failures = ProgressiveLbfgs(), FIRST, sum(sizes), 0
     for number in range(MOST_STEPS):
         taken, count = _prefix(sizes, wanted)
@@ -281,7 +282,7 @@ SOLVE = {"dance": _by_newton, "progressive_lbfgs": _by_lbfgs}
 
 
 def _changed(predictor: Predictor, names: dict[str, str], layers: FlatLayers) -> dict[str, torch.Tensor]:
-    """The new parameters by their names in the export; the model in memory has them, too."""
+    """The new parameters by their names in the export, after copying them into the model in memory."""
     made = {names[name]: each.detach().float() for name, each in layers.parameters.items()}
     own = predictor.task.state_dict()
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""Layers of a trained model that are fitted to other data, as a vector, and what they see of a batch.
+"""The layers of a trained model that are fitted to other data, as a vector, and their inputs for a batch.
 
-B samples of a batch; h inputs of the last layer, L labels
+B samples of a batch; h inputs of the last layer; L labels
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from recsmith.training.systems.second_order.flat import FlatLayers
 
 
 class LastLayer:
-    """The linear layer that makes the logits, in float64, and its inputs."""
+    """The linear layer that makes the logits, copied to float64, and its inputs."""
 
     def __init__(self, task: Task, batch: TrainingBatch) -> None:
         self.task = task
@@ -44,7 +44,7 @@ class LastLayer:
         self.layers = FlatLayers(dict(layer.named_parameters()), self.losses)
 
     def part(self, batch: TrainingBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """(inputs (B, h), labels (B, L))."""
+        """(inputs of the layer (B, h), labels (B, L)) of a batch."""
         kept: list[torch.Tensor] = []
         hook = self.linear.register_forward_pre_hook(lambda _, given: kept.append(given[0].detach().double()))
         try:
@@ -62,7 +62,7 @@ class LastLayer:
 
 
 class AllLayers:
-    """Every parameter that is of no table, and what tables give."""
+    """All dense parameters of the model, with cached outputs of its tables."""
 
     def __init__(self, task: Task, _: TrainingBatch) -> None:
         self.tables = CachedTables(task)
@@ -74,7 +74,7 @@ class AllLayers:
         self.layers = self.tables.layers(named)
 
     def part(self, batch: TrainingBatch) -> CachedBatch:
-        """The batch with what the tables give for it."""
+        """The batch with the outputs of the tables for it."""
         found: list[CachedBatch] = []
         with self.tables.recorded(batch, found), torch.no_grad():
             self.tables.task(batch)
@@ -85,5 +85,5 @@ LAYERS: dict[str, Any] = {"last": LastLayer, "dense": AllLayers}
 
 
 def size_of(part: Any) -> int:
-    """Samples of a part."""
+    """Number of samples of a part."""
     return part.samples if isinstance(part, CachedBatch) else len(part[1])

@@ -1,4 +1,4 @@
-"""How layers of a trained model are fitted to other data, and what its card says of that; without torch."""
+"""Settings of a refit of a trained model's layers, and its record in the model's card; without torch."""
 
 from dataclasses import field
 from typing import Literal
@@ -11,9 +11,9 @@ from recsmith.errors import check_rules, too_small
 class RefitSettings:
     """How layers of a trained model are fitted to other data.
 
-    layers: last, the linear one that makes the logits; dense: all that are of no table. method: dance or
-    progressive_lbfgs. damping: that holds new layers near the old ones; none: the one that a held-out fifth of the
-    samples likes best. samples: that are read at most, from the first.
+    layers: last, the linear layer that makes the logits; dense, all parameters outside tables. method: dance or
+    progressive_lbfgs. damping: strength with which new layers are held near the old ones; none: the value with the
+    lowest loss on a held-out fifth of the samples. samples: most samples that are read, from the first.
     """
 
     layers: Literal["last", "dense"] = "last"
@@ -32,11 +32,12 @@ class RefitSettings:
 class Refitted:
     """How layers of a model were fitted to other data.
 
-    settings: as they were given. samples: that were read. loss_before, loss: their mean log loss, of the old and of the
-    new layers. damped: the new one with what holds it near the old layers. norm: of its gradient. bound: what it is at
-    most above its least; none where the problem is not convex. passes: over the samples, forward and backward. damping:
-    that was used. tried: mean log loss of held-out samples by damping, and of the `old` layers, where it was picked.
-    corrupt: samples beside them that were left out.
+    settings: as they were given. samples: number of samples fitted to. loss_before, loss: mean log loss of these
+    samples under the old and the new layers. damped: the new loss plus the damping term. norm: of the gradient of the
+    damped loss. bound: most by which the damped loss exceeds its minimum; none if the problem is not convex. passes:
+    forward and backward passes over the samples. damping: the value used. tried: mean log loss of held-out samples by
+    damping, and of the `old` layers, if the damping was chosen by them. corrupt: number of further samples that were
+    left out.
     """
 
     settings: RefitSettings

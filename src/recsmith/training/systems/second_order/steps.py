@@ -1,11 +1,11 @@
-"""Steps that own their samples and their line search: progressive L-BFGS and DANCE on the dense layers of a job.
+"""Second-order steps with a line search, each on several batches: progressive L-BFGS and DANCE on dense layers.
 
     pipeline: {name: progressive_lbfgs, tables: follow}
     pipeline: {name: dance, samples: 65536}
 
-Tables give their vectors once for each batch; dense layers then look at the batch as often as the method wants. With
-`follow` tables learn from each new batch by their own optimizer, and with `rest` they stay as they are. The optimizer
-of dense layers that the run names is not used.
+Tables are looked up once for each batch; dense layers then pass over the batch as often as the method needs. With
+`follow`, tables learn from each new batch by their own optimizer; with `rest`, they do not change. The run's optimizer
+of dense layers is not used.
 
 B samples of a batch on this rank
 """
@@ -35,11 +35,11 @@ from recsmith.units import counted, format_time
 
 @dataclass
 class Passed:
-    """How often steps passed over their samples, in passes of a forward and a backward one.
+    """How often steps passed over their samples; a pass is a forward and a backward pass.
 
-    timed: steps of which seconds and batch_passes are, those after the first where there are any: it also begins much
-    that is used from then on. batch_passes: of this rank, over one batch each. smallest, largest: samples of a step of
-    all ranks. halvings: of the lengths of steps.
+    timed: number of steps that seconds and batch_passes cover: those after the first, if there are any, because the
+    first also sets up much that later ones use. batch_passes: passes over single batches on this rank. smallest,
+    largest: samples of all ranks in a step. halvings: of step lengths.
     """
 
     steps: int = 0
@@ -53,25 +53,25 @@ class Passed:
 
     @property
     def mean(self) -> float:
-        """Of a step."""
+        """Mean number of passes of a step."""
         return self.passes / max(self.steps, 1)
 
 
-TOLD_S = 10.0  # between two lines within a stage of DANCE
+TOLD_S = 10.0  # seconds between two lines within a stage of DANCE
 PASSED = WeakKeyDictionary[nn.Module, Passed]()  # by the sharded model that a step trains
 
 
 class SecondOrderStep(UnpipelinedStep):
-    """What both have in common: batches are looked up once, and tables learn from them or rest.
+    """The common part of both steps: batches are looked up once, and tables learn from them or rest.
 
-    tables: follow or rest. most: batches of a rank that are kept at once. passed: so far.
+    tables: follow or rest. most: most batches of a rank that are kept at once. passed: counts of the steps so far.
     """
 
     method_settings: type[LbfgsSettings | DanceSettings]
 
     @classmethod
     def check_settings(cls, *, samples: int = 1, most: int = 1, **others: Any) -> None:
-        """UsageError for a setting that is out of its range; before there is a job."""
+        """Raise UsageError for a setting that is out of its range; needs no job."""
         check_rules(too_small("pipeline.samples", samples, 1), too_small("pipeline.most", most, 1))
         names = {each.name for each in fields(cls.method_settings)}
         try:
@@ -89,10 +89,11 @@ class SecondOrderStep(UnpipelinedStep):
         self.passed = PASSED.setdefault(job.model, Passed())
 
     def taken(self, batches: Iterator[TrainingBatch], wanted: int) -> tuple[list[CachedBatch], StepOutcome]:
-        """So many samples of all ranks as whole batches, or as many as are left, and what the model said of them.
+        """Look up at least `wanted` samples of all ranks, in whole batches, or all that are left; with the model's
+        outcome.
 
         Raises:
-            StopIteration: none is left.
+            StopIteration: no batch is left.
         """
         cached, outcomes, count = list[CachedBatch](), list[Any](), 0
         while len(cached) < self.most and (not cached or count < wanted):
@@ -109,9 +110,9 @@ class SecondOrderStep(UnpipelinedStep):
         return cached, StepOutcome(loss, torch.cat(logits), torch.cat(labels), places)
 
     def count(self, cached: list[CachedBatch], samples: int, begun: float) -> tuple[Raw, str]:
-        """Count a step over these batches of this rank, so many samples of all: facts and words of it, without a loss.
+        """Count a finished step; returns facts and words on it, without its loss.
 
-        begun: time.perf_counter() before it.
+        cached: batches of this rank. samples: of all ranks. begun: time.perf_counter() before the step.
         """
         passed, seconds = self.passed, time.perf_counter() - begun
         passes = self.layers.visited / max(sum(each.samples for each in cached), 1)
@@ -126,12 +127,12 @@ class SecondOrderStep(UnpipelinedStep):
         return {"samples": samples, "passes": passes, "seconds": seconds}, words
 
     def _looked_up(self, batch: TrainingBatch, cached: list[CachedBatch]) -> Any:
-        """Have the tables give their vectors, and learn from the batch where they do; what the model says of it."""
+        """Look up a batch, train the tables on it under `follow`, and return the model's outcome."""
         with self.tables.recorded(batch, cached), torch.set_grad_enabled(self.follow):
             loss, outcome = self.job.model(batch)
         if self.follow:
             self.job.optimizer.zero_grad()
-            loss.backward()  # optimizers of tables are fused into it
+            loss.backward()  # optimizers of tables are fused into the backward pass
             for part in self.parts.values():
                 part.step()
             self.job.optimizer.zero_grad(set_to_none=True)
@@ -139,19 +140,19 @@ class SecondOrderStep(UnpipelinedStep):
 
 
 def samples_of(cached: list[CachedBatch]) -> int:
-    """Of all ranks."""
+    """Number of samples of all ranks in cached batches."""
     count = torch.tensor(sum(each.samples for each in cached), dtype=torch.int64, device=cached[0].batch.labels.device)
     dist.all_reduce(count)
     return int(count)
 
 
 class ProgressiveLbfgsStep(SecondOrderStep):
-    """L-BFGS on a sample that grows when its noise would turn the direction.
+    """L-BFGS on a sample that grows when its noise would change the direction too much.
 
-    Beside LbfgsSettings.
+    Settings in addition to LbfgsSettings.
 
-    samples: of all ranks in the first step. tables: follow learns them by their own optimizer, rest leaves them as they
-    are. most: batches of a rank in a step.
+    samples: of all ranks in the first step. tables: follow trains them by their own optimizer, rest does not change
+    them. most: most batches of a rank in a step.
 
     Raises:
         UsageError: a setting is out of its range.
@@ -166,11 +167,11 @@ class ProgressiveLbfgsStep(SecondOrderStep):
     ) -> None:  # fmt: skip
         self.method = ProgressiveLbfgs(LbfgsSettings(memory=memory, theta=theta, growth=growth, tested=tested))
         super().__init__(job, samples=samples, tables=tables, most=most)
-        self.wanted, self.told = samples, 0  # told: samples of the last step of which a line was said
+        self.wanted, self.told = samples, 0  # told: samples of the last step that was reported
         self.outcome: LbfgsOutcome | None = None
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
-        """Train on as many of the next batches as the method wants."""
+        """Train one step on as many of the next batches as the method wants."""
         begun = time.perf_counter()
         cached, seen = self.taken(batches, self.wanted)
         tested, count = list[CachedBatch](), 0
@@ -196,11 +197,11 @@ class ProgressiveLbfgsStep(SecondOrderStep):
 
 
 class DanceStep(SecondOrderStep):
-    """A stage of DANCE: the samples that it has and as many new ones, and Newton steps on all of them.
+    """A stage of DANCE: Newton steps on the samples that it has kept and on about as many new ones.
 
-    Beside DanceSettings. Tables rest, since vectors that are kept would no longer be theirs.
+    Settings in addition to DanceSettings. Tables are not trained, since the kept vectors would become outdated.
 
-    samples: of all ranks in the first stage. most: batches of a rank that are kept; the oldest go then.
+    samples: of all ranks in the first stage. most: most batches of a rank that are kept; then the oldest are dropped.
 
     Raises:
         UsageError: a setting is out of its range.
@@ -220,10 +221,10 @@ class DanceStep(SecondOrderStep):
         self.outcome: NewtonOutcome | None = None
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
-        """Train a stage; one within which a rank is asked to end keeps the Newton steps that it has taken."""
+        """Train a stage; if a rank is asked to end within it, the Newton steps taken so far are kept."""
         begun = time.perf_counter()
         before = samples_of(self.kept) if self.kept else 0
-        share = self.settings.growth - 1 if len(self.kept) < self.most else 0.5  # once there is no room for more
+        share = self.settings.growth - 1 if len(self.kept) < self.most else 0.5  # half as many, once `most` are kept
         new, seen = self.taken(batches, round(before * share) or self.first)
         self.kept = [*self.kept, *new][-self.most :]
         samples = samples_of(self.kept)
@@ -245,7 +246,7 @@ class DanceStep(SecondOrderStep):
         return replace(seen, said=(facts, f"{asked}{words}, {newtons}"), ended=made.ended)
 
     def _teller(self, samples: int, begun: float) -> Callable[[int, float], None]:
-        """What says where a long stage stands, every ten seconds at most. begun: time.perf_counter() at its start."""
+        """A function that reports the progress of a long stage, at most every TOLD_S. begun: start of the stage."""
         told = begun
 
         def tell(steps: int, loss: float) -> None:

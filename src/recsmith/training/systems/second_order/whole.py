@@ -1,7 +1,7 @@
-"""How many steps of second order a whole run has, and what they take, before anything is trained; without torch.
+"""Predicted number and duration of the second-order steps of a whole run; without torch.
 
-DANCE doubles its samples whatever the data say. Those of progressive L-BFGS grow as noise asks, so that its steps lie
-between two counts: of samples that grow in each step as far as they may, and of samples that never grow.
+DANCE doubles its samples regardless of the data. The samples of progressive L-BFGS grow with their noise, so the number
+of its steps is between two counts: if samples grow in each step as far as allowed, and if they never grow.
 
 W ranks
 """
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 @record
 class StageBatches:
-    """Batches of a rank in a step. new: that are read. kept: that it passes over, new ones among them."""
+    """Batches of a rank in a step. new: batches read. kept: batches that it passes over, including the new ones."""
 
     new: int
     kept: int
 
 
 def batches_of_run(run: "Run", source: Any, ranks: int) -> int | None:
-    """Batches of a rank in a whole run that ends with its data; None where nobody knows, or `steps` says the end."""
+    """Batches of a rank in a whole run that ends with its data; None if unknown, or if `steps` ends the run."""
     return None if run.steps is not None else source.steps(run.data.batch_sizes(ranks), ranks)
 
 
 def whole_runs(run: "Run", batches: int | None, ranks: int) -> list[list[StageBatches]]:
-    """The steps of a run: with the fewest that it can have, and with the most; none where nobody knows."""
+    """The steps of a run, for the fewest and the most steps that it can have; empty if the data's size is unknown."""
     if batches is None and run.steps is None:
         return []
     name, words = settings_of(run.pipeline)
@@ -48,7 +48,7 @@ def whole_runs(run: "Run", batches: int | None, ranks: int) -> list[list[StageBa
 
 
 def whole_line(run: "Run", told: RunFacts) -> str:
-    """How many steps the run has and how long all of them take, as a line; '' where nobody knows."""
+    """A line on how many steps the run has and how long all of them take; '' if unknown."""
     found = whole_runs(run, told.batches, told.ranks)
     if not found:
         return ""
@@ -67,7 +67,7 @@ def whole_line(run: "Run", told: RunFacts) -> str:
 
 
 def rare_line(run: "Run", batches: int | None, ranks: int) -> str:
-    """What to write where a run has too few steps to say or to save anything before its end; '' where it has enough."""
+    """A line if a run has too few steps to log scores or save a checkpoint before its end; '' if it has enough."""
     found = whole_runs(run, batches, ranks)
     if not found:
         return ""
@@ -91,7 +91,7 @@ def _between(found: list[list[StageBatches]]) -> str:
 
 
 def _of_dance(words: Any, first: int, samples: int, batches: int | None) -> Iterator[StageBatches]:
-    """The stages, as DanceStep takes its batches. samples: of a batch of all ranks."""
+    """Yield the stages, with batches as DanceStep takes them. samples: of all ranks in a batch."""
     kept, left = 0, math.inf if batches is None else batches
     while left > 0:
         share = words["growth"] - 1 if kept < words["most"] else 0.5
@@ -102,7 +102,7 @@ def _of_dance(words: Any, first: int, samples: int, batches: int | None) -> Iter
 
 
 def _growing(first: int, growth: float, most: int, batches: int | None) -> Iterator[StageBatches]:
-    """Steps whose samples grow so many times from each to the next."""
+    """Yield steps whose samples grow by a factor from each to the next."""
     size, left = first, math.inf if batches is None else batches
     while left > 0:
         new = int(min(size, left))
