@@ -89,8 +89,7 @@ class SecondOrderStep(UnpipelinedStep):
         self.passed = PASSED.setdefault(job.model, Passed())
 
     def taken(self, batches: Iterator[TrainingBatch], wanted: int) -> tuple[list[CachedBatch], StepOutcome]:
-        """Look up at least `wanted` samples of all ranks, in whole batches, or all that are left; with the model's
-        outcome.
+        """Look up at least `wanted` samples of all ranks as whole batches, or all that are left; (batches, outcome).
 
         Raises:
             StopIteration: no batch is left.
