@@ -1,6 +1,9 @@
 """The contract of watchers: for your own (write `make`), and for RecSmith's."""
 
+import gc
 import json
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -15,6 +18,10 @@ from recsmith.training.steps.protocol import StepOutcome
 from recsmith.training.watchers.protocol import Seen
 
 
+class _Job(SimpleNamespace):
+    """A job that weak references can point to."""
+
+
 def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
     """A step of two samples, in a job with a folder and little else."""
     ids = JaggedIds(values=np.array([1, 2]), lengths=np.array([1, 1], np.int32))
@@ -25,7 +32,7 @@ def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
     labels = torch.from_numpy(batch.labels)
     outcome = StepOutcome(torch.tensor(loss), torch.zeros(2, 1), labels, (Place(batch, 2),))
     log = SimpleNamespace(warn=print, say=print)
-    job: Any = SimpleNamespace(output=folder, total_steps=None, log=log)
+    job: Any = _Job(output=folder, total_steps=None, log=log)
     return Seen(step, outcome, job)
 
 
@@ -71,6 +78,20 @@ class WatcherContract:
         assert _is_known(_end(other, other.every, tmp_path / "other"))
         for each in (day, other):
             each.close(None)
+
+    def test_it_forgets_a_job_that_it_leaves(self, tmp_path: Path) -> None:
+        """Once its job is left, it holds no reference to it, so that the model can leave memory."""
+        watcher = self.make(tmp_path)
+        job = seen(1, tmp_path).job
+        for step in range(watcher.every, 30 * watcher.every, watcher.every):
+            watcher.look(replace(seen(step, tmp_path), job=job))
+        if hasattr(watcher, "leave"):
+            watcher.leave()
+        left = weakref.ref(job)
+        del job
+        gc.collect()
+        assert left() is None
+        watcher.close(None)
 
 
 def _end(watcher: Any, step: int, folder: Path) -> object:

@@ -198,8 +198,10 @@ def _agreed(
     """
     agreement, mine = job.agreement, watchers.wishes
     heard = agreement.heard()  # what was sent the time before, so nobody waits
-    agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
     saves = job.run.checkpoint is not None and (due or SAVES & heard)
+    if saves:
+        watchers.look_before_saving()
+    agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
     # never save a state whose loss has not been checked
     if (saves or now or "replan" in heard) and not FAILURES.keys() & heard:
         heard |= agreement.heard()

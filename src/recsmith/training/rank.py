@@ -57,6 +57,7 @@ def _trained(
     result = train_prepared(models, batches, watchers, ending, after)
     if isinstance(result, Wish):
         job.sharded.rows.flush()  # threads that fetch rows keep the tables alive until they finish
+        watchers.leave()
     return result, models.live
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,28 @@ class Asks(Watcher):
         self.refreshed = raw["refreshed"]
 
 
+class CountsModels(Watcher):
+    """Asks to go back once, and writes whether the model that it saw is still in memory when the next one is made."""
+
+    def __init__(self) -> None:
+        self.model: weakref.ref[Any] | None = None
+
+    def look(self, seen: Seen) -> Wish | None:
+        """Ask at step 9, after the first checkpoint."""
+        from recsmith.training import rank
+
+        if seen.step != 9 or self.model is not None:
+            return None
+        self.model, made, file = weakref.ref(seen.job.sharded.model), rank.prepared, seen.job.output / "in-memory"
+
+        def prepared(*args: Any, **options: Any) -> Any:
+            file.write_text(str(self.model is not None and self.model() is not None))
+            return made(*args, **options)
+
+        rank.prepared = prepared
+        return Wish("roll_back", "it is step 9")
+
+
 class Fails(Watcher):
     """Refuses all that was trained, at the end. ended: the step at which the job is asked to end, too."""
 
@@ -278,6 +301,12 @@ def test_going_back_for_ever_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     run = a_run(tmp_path / "out", f"{HERE}:goes_back", ranks=1, checkpoint=Checkpointing(every=8))
     with pytest.raises(RecSmithError, match=r"went back to step 16 3 times, and again .* asks for it: it is step 20"):
         train(run)
+
+
+def test_a_model_has_left_memory_when_the_next_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    train(a_run(tmp_path / "out", f"{HERE}:CountsModels", ranks=1, steps=24, checkpoint=Checkpointing(every=8)))
+    assert (tmp_path / "out/in-memory").read_text() == "False"
 
 
 def test_a_mistake_of_a_watcher_is_told_with_its_name(tmp_path: Path) -> None:

@@ -71,6 +71,12 @@ class Watchers:
             if hasattr(self.named.get(name), "begin_after"):
                 self.named[name].begin_after(raw, path)
 
+    def leave(self) -> None:
+        """Forget the job that was watched, so that its model leaves memory before the next one is made."""
+        self._last = self.times = None
+        for name, watcher in self.named.items():
+            self._heard(name, _leave, watcher, "when its job was left")
+
     def __enter__(self) -> "Watchers":
         return self
 
@@ -90,6 +96,11 @@ class Watchers:
                 self._heard(name, watcher.look, seen, f"at step {seen.step}")
         if self.times is not None:
             self.times.step(seen.waited_s, time.perf_counter() - begun)
+
+    def look_before_saving(self) -> None:
+        """Let watchers with `look_before_saving` check the last step once more; collects and raises as `look` does."""
+        if self._last is not None:
+            self._heard_by_all("look_before_saving", self._last, f"at step {self._last.step}")
 
     def look_at_end(self, job: Any) -> None:
         """Let watchers with `look_at_end` check the last step once more; collects and raises as `look` does."""
@@ -154,3 +165,8 @@ class Watchers:
         for part in able:
             part.refresh()
         return f"refreshed {', '.join(type(part).__name__ for part in able)}" if able else "no component has refresh()"
+
+
+def _leave(watcher: Any) -> None:
+    if hasattr(watcher, "leave"):
+        watcher.leave()

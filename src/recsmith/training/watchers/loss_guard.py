@@ -17,24 +17,39 @@ from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 class LossGuard(Watcher):
     """Ends training when a loss is not finite, and keeps the batch.
 
-    On a GPU it detects this one step late, so that no step waits for the device. then: fail ends training; roll_back
-    continues from the newest checkpoint instead.
+    On a GPU it checks a step when the next one has begun, so that no step waits for the device; before the state is
+    saved, and at the end, it checks the newest one. then: fail ends training; roll_back continues from the newest
+    checkpoint instead.
     """
 
     def __init__(self, *, then: Literal["fail", "roll_back"] = "fail") -> None:
         self.then: Literal["diverged", "roll_back"] = "diverged" if then == "fail" else then
-        self._before: tuple[int, torch.Tensor, Place] | None = None
+        self._newest: tuple[int, torch.Tensor, Place] | None = None
         self._kept: str | None = None  # the message about the first batch whose loss was not finite
 
     def look(self, seen: Seen) -> Wish | None:
         """Check the loss of this step; on a GPU, of the step before."""
-        now = seen.step, seen.outcome.loss, seen.outcome.places[-1]
-        looked_at = self._before if seen.outcome.loss.is_cuda else now
-        self._before = now
-        if looked_at is None or math.isfinite(float(looked_at[1])):
+        before, self._newest = self._newest, (seen.step, seen.outcome.loss, seen.outcome.places[-1])
+        return self._checked(before if seen.outcome.loss.is_cuda else self._newest, seen.job.output)
+
+    def look_before_saving(self, seen: Seen) -> Wish | None:
+        """Check the loss of the newest step, whose state is about to be saved."""
+        return self._checked(self._newest, seen.job.output)
+
+    def look_at_end(self, seen: Seen) -> Wish | None:
+        """Check the loss of the last step."""
+        return self._checked(self._newest, seen.job.output)
+
+    def leave(self) -> None:
+        """Forget the newest step, which is trained again or was checked."""
+        self._newest = None
+
+    def _checked(self, step: tuple[int, torch.Tensor, Place] | None, output: Path) -> Wish | None:
+        """The wish if the loss of a step is not finite."""
+        if step is None or math.isfinite(float(step[1])):
             return None
         if self._kept is None:
-            self._kept = keep(looked_at[0], looked_at[2], seen.job.output)
+            self._kept = keep(step[0], step[2], output)
         return Wish(self.then, self._kept)
 
 

@@ -77,6 +77,10 @@ class Watcher(Protocol):
         """Check a step whose number is a multiple of `every`."""
         ...
 
+    def look_before_saving(self, seen: Seen) -> Wish | None:
+        """Check the last step once more, before its state is saved; for watchers that check a step late."""
+        return None
+
     def look_at_end(self, seen: Seen) -> Wish | None:
         """Check the last step once more, before the model is scored or exported; called on every rank."""
         return None
@@ -101,6 +105,9 @@ class Watcher(Protocol):
 
     def begin_after(self, raw: Raw, path: str) -> None:
         """Start from the state of this watcher at the end of the training that the run starts from, on every rank."""
+
+    def leave(self) -> None:
+        """The job is prepared again: forget its model, so that it leaves memory before the next one is made."""
 
     def close(self, error: BaseException | None) -> None:
         """The job is over. error: the exception that it ended with; None if it did not fail."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -232,23 +233,32 @@ def of_64(seen: Seen, chance: np.random.Generator, *, lost: bool) -> Seen:
     return replace(seen, outcome=outcome)
 
 
+class _Job(SimpleNamespace):
+    """A job that weak references can point to."""
+
+
 def with_a_job(seen: Any, said: list[str]) -> Any:
-    """`seen`, with one job that lasts."""
+    """`seen`, with one job that lasts as long as somebody holds it."""
+    jobs = WeakValueDictionary[str, Any]()
+
+    def made(step: int, folder: Path, loss: float = 0.5) -> Seen:
+        job = jobs.setdefault("it", jobs.get("it") or _job(said))
+        job.output = folder
+        return replace(seen(step, folder, loss), job=job)
+
+    return made
+
+
+def _job(said: list[str]) -> Any:
     layer = torch.nn.Linear(1, 1)
     schema = DataSchema(features=(DataFeature(name="f", num_embeddings=5),), dense=("d0",), labels=("label",))
     plan = SimpleNamespace(workload=SimpleNamespace(tables=()), placements=())
-    job = SimpleNamespace(
+    return _Job(
         total_steps=None, batch_size=2, plan=plan, attached={}, source=SimpleNamespace(schema=schema, length=None),
         sharded=SimpleNamespace(model=layer, device=torch.device("cpu"), optimizer=SimpleNamespace(optimizers=[])),
         agreement=SimpleNamespace(group=None), run=SimpleNamespace(metrics=RunMetrics(every=4), model=RunModel()),
         log=SimpleNamespace(say=lambda told: said.append(told["note"]), write=lambda *_: None, show=lambda *_: None),
     )  # fmt: skip
-
-    def made(step: int, folder: Path, loss: float = 0.5) -> Seen:
-        job.output = folder
-        return replace(seen(step, folder, loss), job=job)
-
-    return made
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -87,6 +87,14 @@ class AnomalyWatcher(Watcher):
             wish = self._look(seen)
         return self._told(seen, self._judged()) or wish
 
+    def leave(self) -> None:
+        """Forget the job's model; steps that were counted for a new plan were those of that model."""
+        if self._job is not None:
+            self._job = None
+            del self.view
+        if self._replanning is not None:
+            self._replanning = self._replanning[0], _plan_watch()
+
     # --- looks ---------------------------------------------------------------------------------------------------
 
     def _look(self, seen: Seen) -> Wish | None:
@@ -111,8 +119,6 @@ class AnomalyWatcher(Watcher):
             self._begin(job, layout)
             return
         self.signals.relaid(layout)
-        if self._replanning is not None:  # its steps were those of the model before
-            self._replanning = self._replanning[0], _plan_watch()
         if step <= self._step:  # steps are repeated, which is no fault; sums of the discarded steps are dropped
             self.sums.take()
             self.columns.take()

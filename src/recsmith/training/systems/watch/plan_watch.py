@@ -41,7 +41,8 @@ class WatchedPlan(Watcher):
             return None  # hooks are called from the next step on
         for place in seen.outcome.places[-1:]:
             self._done = self._watch.step(as_tensors(expanded(place.samples), job.features))
-        return self._wish(self._watch, job) if self._done and seen.step < job.total_steps else None
+        watch, self._watch = self._watch, None if self._done else self._watch
+        return self._wish(watch, job) if self._done and seen.step < job.total_steps else None
 
     def _wish(self, watch: PlanWatch, job: TrainingJob) -> Wish | None:
         """The wish that follows from the watch, on all ranks."""
@@ -52,6 +53,10 @@ class WatchedPlan(Watcher):
             return None
         saved = f"{format_time(report.saved_s)} less for the {left:,} steps that are left"
         return Wish("replan", f"another plan takes {saved}, predicted, its move counted", report.plan)
+
+    def leave(self) -> None:
+        """Forget the model; steps under the next plan are counted from the first one."""
+        self._watch = None
 
     def to_raw(self) -> Raw | None:
         """Whether the watch is over, so that a job that continues does not watch again."""
