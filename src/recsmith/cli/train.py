@@ -18,13 +18,14 @@ WATCH_S = 2.0  # seconds between two updates of --watch: ranks write their statu
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="Replace a value of the run, such as data.batch_size=512; may be given several times.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
-@count_option("--max-restarts", default=0, least=0, help="Start ranks that failed again, from the newest checkpoint.")
+@count_option("--max-restarts", least=0,
+              help="Restarts of failed ranks, from the newest checkpoint (default: 0; with --hosts 3).")  # fmt: skip
 @click.option("--hosts", metavar="2..3", help="The fewest and the most hosts that train together (docs/launch.md).")
 @click.option("--join", is_flag=True, help="Join a running job with servers as another trainer (docs/remote.md).")
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`: --set capture=FOLDER.")
 @format_option
 def train_command(
-    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, hosts: str | None, join: bool,
+    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int | None, hosts: str | None, join: bool,
     capture: str | None, format_: str,
 ) -> None:  # fmt: skip
     """Train the model of RUN (a YAML or JSON file, '-' for stdin) on TorchRec.
@@ -65,7 +66,7 @@ def train_command(
     from recsmith.training.launch.launching import train
 
     result = train(
-        run, settings=settings, max_restarts=max_restarts, join=join, on_progress=lambda w: say(progress_text(w))
+        run, settings=settings, max_restarts=max_restarts or 0, join=join, on_progress=lambda w: say(progress_text(w))
     )
     if os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0":
         _show_result(result, format_)

@@ -18,6 +18,7 @@ from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
 from recsmith.problems import Space
 from recsmith.training import Checkpointing, Run, RunData
+from recsmith.training.launch import hosts
 from recsmith.training.launch.hosts import check_hosts, hosts_of, own_address, ranks_of_host
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -103,6 +104,20 @@ def test_an_address_is_that_of_the_interface_or_its_lack_is_told(monkeypatch: py
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere7")
     with pytest.raises(UsageError, match=r"no address where others reach it \(nowhere7: .*\); export GLOO_SOCKET_IFN"):
         own_address()
+
+
+@pytest.mark.usefixtures("torchrec")
+def test_no_restart_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file, asked = tmp_path / "run.yaml", list[int]()
+    train = {"format": "generator", "features": [{"name": "a", "num_embeddings": 9}], "num_samples": 480}
+    data = {"train": train, "global_batch_size": 24}
+    raw = {"schema": "recsmith/run/1", "data": data, "output": str(tmp_path / "out"), "checkpoint": {}, "ranks": 2}
+    file.write_text(json.dumps(raw))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr(hosts, "_run_agent", lambda settings, **_: asked.append(settings.restarts))
+    for given in None, 0, 2:
+        hosts.train_on_host(str(file), (), "2..3", given, "text")
+    assert asked == [3, 0, 2]
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

@@ -42,14 +42,14 @@ def hosts_of(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
-def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts: int, form: str) -> None:
+def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts: int | None, form: str) -> None:
     """Train a run on this host together with other hosts, as long as enough of them are available.
 
     Args:
         file: path of the run, the same on each host.
         settings: 'key=value' settings applied to it.
         hosts: the fewest and the most hosts, such as 2..3.
-        max_restarts: how often failed ranks are restarted; 0 means the default.
+        max_restarts: how often failed ranks are restarted; None means RESTARTS.
         form: format in which rank 0 prints the result.
 
     Raises:
@@ -69,7 +69,8 @@ def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts
     words = ("-m", "recsmith", "train", str(Path(file).absolute()), "--format", form, *more)
     asked = HostSettings(
         folder=str(Path(made.output).absolute() / HOSTS), name=os.environ.get(HOST_NAME) or socket.gethostname(),
-        address=own_address(), ranks=ranks, counts=counts, restarts=max_restarts or RESTARTS, words=words,
+        address=own_address(), ranks=ranks, counts=counts, words=words,
+        restarts=RESTARTS if max_restarts is None else max_restarts,
     )  # fmt: skip
     _run_agent(asked, own=not names_modules(made))
 
