@@ -14,7 +14,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, diff
 from recsmith.plans.diff import moved_bytes, with_columns_kept
 from recsmith.sharding import SHARDING_TYPES, Span
-from recsmith.workloads import Table
+from recsmith.workloads import Feature, Table
 
 ROWS, DIM = 10, 32
 ELEMENTS = ROWS * DIM
@@ -160,9 +160,12 @@ def test_other_tables_clusters_and_batches_are_said():
     tables, clusters = diff(before, wider).other_problem
     assert tables == "tables differ: 0 only before, 1 only after, 1 of another shape"
     assert clusters.startswith("clusters differ: ")
-    other = replace(before, workload=replace(before.workload, batch_size=7), cost_model="other")
+    busier = [replace(each, features=(Feature(name="f", pooling_factor=7.0),)) for each in before.workload.tables]
+    inputs = {"batch_size": 7, "index_dedup": "on", "hot_rows": "in_front", "tables": tuple(busier)}
+    other = replace(before, workload=replace(before.workload, **inputs), cost_model="other")
     said = diff(before, other).other_problem
-    assert [words.split(" differ")[0] for words in said] == ["batch_size", "cost models"]
+    assert said[0] == "1 table of the same shape has other features, access or settings"
+    assert [words.split(" differ")[0] for words in said[1:]] == ["batch_size", "hot_rows", "index_dedup", "cost models"]
 
 
 @st.composite

@@ -96,6 +96,7 @@ def test_what_names_nothing_is_refused(constraints: Constraints, words: str) -> 
         (lambda: TableRule(tables="a", widths=(6,)), "widths are multiples of 4"),
         (lambda: TableRule(tables="a", ranks=()), "ranks of rule 'a' is empty"),
         (lambda: TableRule(tables="a", max_shards=0), "max_shards of rule 'a' is 0; it must be at least 1"),
+        (lambda: TableRule(tables="a", max_shards=2**40), "it must be at most 2,147,483,648"),
         (lambda: PerRank(tables=("a",)), "say max_tables or max_shards"),
         (lambda: Apart(tables=()), "apart names no table"),
         (lambda: Pin(sharding_type="table_wide", ranks=(0,)), "no sharding type is called 'table_wide'"),

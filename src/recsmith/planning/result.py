@@ -9,14 +9,12 @@ from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs.protocol import parts_of
 from recsmith.costs.published import error_under
 from recsmith.costs.sequence_rows import sequence_seconds
-from recsmith.errors import UsageError
+from recsmith.errors import LARGEST_SEED, check_rules, outside
 from recsmith.planners import Budget, OnImprove
 from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
 from recsmith.problems import Footprint, Problem, Space, constraints_to_raw, footprint_of, placements_of
 from recsmith.problems.stashing import with_stash
 from recsmith.workloads import Workload
-
-LARGEST_SEED = 2**63
 
 
 class SearchArguments(TypedDict, total=False):
@@ -47,8 +45,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         """Check the seed."""
-        if not 0 <= self.seed < LARGEST_SEED:
-            raise UsageError(f"seed is {self.seed}; seeds are whole numbers from 0 to 2^63")
+        check_rules(outside("seed", self.seed, 0, LARGEST_SEED))
 
     @property
     def budget(self) -> Budget:

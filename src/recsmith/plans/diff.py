@@ -6,7 +6,7 @@ holds nothing.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import cast
 
 from recsmith._types import noun
@@ -14,7 +14,10 @@ from recsmith.clusters import Cluster
 from recsmith.files import Source
 from recsmith.plans.files import load_plan
 from recsmith.plans.plan import Placement, Plan, shards_of
+from recsmith.units import counted
 from recsmith.workloads import Table, Workload
+
+INPUTS = [each.name for each in fields(Workload) if each.name not in ("tables", "name", "source")]  # of the cost
 
 Piece = tuple[tuple[int, ...], int]  # the ranks of a column piece, and its width
 Rectangle = tuple[tuple[int, int], tuple[int, int]]  # rows [a, b) and columns [a, b)
@@ -48,6 +51,11 @@ class PlanDiff:
     after_s: float
     other_problem: tuple[str, ...] = ()
 
+    @property
+    def largest_first(self) -> tuple[Change, ...]:
+        """Changed tables by falling moved bytes, then by name: the order in which people see them."""
+        return tuple(sorted(self.changes, key=lambda change: (-change.moved_bytes, change.table)))
+
 
 def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
     """Compare two plans, or plan files: which tables move, how many bytes, and what the step costs.
@@ -78,16 +86,20 @@ def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
 
 
 def _other_problem(before: Plan, after: Plan) -> Iterator[str]:
-    """Sentences on how the problems of two plans differ: tables, clusters, and other inputs of the cost."""
+    """Sentences on how the problems of two plans differ: tables and their loads, clusters, other inputs of the cost."""
     old, new = ({table.name: table for table in plan.workload.tables} for plan in (before, after))
     shapes = [name for name in old.keys() & new.keys() if not is_same_table(old[name], new[name])]
     if shapes or old.keys() != new.keys():
         lost, come = len(old.keys() - new.keys()), len(new.keys() - old.keys())
         yield f"tables differ: {lost} only before, {come} only after, {len(shapes)} of another shape"
+    alike = [name for name in old.keys() & new.keys() if name not in shapes and old[name] != new[name]]
+    if alike:
+        has = "has" if len(alike) == 1 else "have"
+        yield f"{counted(len(alike), 'table')} of the same shape {has} other features, access or settings"
     if before.cluster != after.cluster:
         was, now = before.cluster.describe(), after.cluster.describe()
         yield f"clusters differ: {was}" + (f", then {now}" if was != now else " of other figures")
-    for name in ("batch_size", "optimizer", "comm_dtype", "comm_bytes", "pipeline"):
+    for name in INPUTS:
         was, now = getattr(before.workload, name), getattr(after.workload, name)
         if was != now:
             yield f"{name} differs: {was}, then {now}"

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import UsageError, check_rules
+from recsmith.errors import UsageError, check_rules, outside
 from recsmith.files import did_you_mean
 from recsmith.plans import Cache, Placement
 from recsmith.plans.plan import CachePolicy, wrong_load_factor
@@ -219,9 +219,7 @@ def _wrong_numbers(numbers: tuple[int, ...] | None, field: str, table: str) -> s
 
 def wrong_count(count: int | None, field: str) -> str | None:
     """Message for an invalid maximum; None if it is valid."""
-    if count is None or 1 <= count <= LARGEST_COUNT:
-        return None
-    return f"{field} is {count}; it must be at least 1"
+    return outside(field, count, 1, LARGEST_COUNT)
 
 
 @noun

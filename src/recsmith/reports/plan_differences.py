@@ -32,8 +32,7 @@ def diff_report(change: PlanDiff, before: str, after: str) -> RenderableType:
     if not change.changes:
         return Group(*lines)
     made = grid(left=("table", "before", "after"), right=("moves",))
-    ordered = sorted(change.changes, key=lambda item: (-item.moved_bytes, item.table))
-    add_first(made, [_change_row(item) for item in ordered], MOST_CHANGES)
+    add_first(made, [_change_row(item) for item in change.largest_first], MOST_CHANGES)
     return Group(*lines, made)
 
 

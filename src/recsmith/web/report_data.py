@@ -296,7 +296,7 @@ def _difference(plan: Plan, against: Plan, other_name: str) -> ShownDifference:
     """The difference from the other plan to this one."""
     _check_same_tables(plan, against)
     found = diff(against, plan)
-    ordered = sorted(found.changes, key=lambda change: (-change.moved_bytes, change.table))
+    ordered = found.largest_first
     return ShownDifference(
         other=_summary(against, other_name), unchanged=found.unchanged, moved_bytes=found.moved_bytes,
         changes=tuple(

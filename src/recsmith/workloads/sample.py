@@ -16,7 +16,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints, noun
 from recsmith.elementary import exp, log, log10
-from recsmith.errors import UsageError
+from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.files import decode, did_you_mean, parse_yaml
 from recsmith.units import format_size
 from recsmith.workloads.access import AccessProfile
@@ -24,7 +24,6 @@ from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 from recsmith.workloads.workload import MOST_TABLES, Feature, Table, Workload
 
-LARGEST_SEED = 2**63
 BATCH_SIZE = 8192  # samples per device and step, unless given
 POOL_TABLES, POOL_SEED = 856, 0  # pool shared by benchmarks: as many tables as in Meta's published data set
 POOL_SHA256 = "da9ccc7fe032212430b185b45dcf5614dfe27916382adc45ddccd40d7cc3cc1f"
@@ -81,8 +80,7 @@ def shared_pool() -> Workload:
 def _check(tables: int, seed: int, max_bytes: int | None, least: int, optimizer: str) -> None:
     if not 1 <= tables <= MOST_TABLES:
         raise UsageError(f"cannot sample {tables:,} tables; ask for at least 1 and at most {MOST_TABLES:,}")
-    if not 0 <= seed < LARGEST_SEED:
-        raise UsageError(f"seed is {seed}; it must be 0 or more, and below 2^63")
+    check_rules(outside("seed", seed, 0, LARGEST_SEED))
     if optimizer not in OPTIMIZERS:
         raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(OPTIMIZERS))}")
     if max_bytes is not None and max_bytes < least:

@@ -113,6 +113,20 @@ def test_every_changed_table_is_counted_however_few_are_listed(
     assert (found["changed"], found["changes"]) == (1, [])
 
 
+def test_what_moves_most_is_listed_first(
+    client: Client, opened: str, plan: recsmith.Plan, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("recsmith.web.serving.views.MOST_CHANGES", 1)
+    size = {each.name: each.num_embeddings * each.embedding_dim for each in plan.workload.tables}
+    whole = [each for each in plan.placements if each.sharding_type == "table_wise"]
+    largest = max(whole, key=lambda each: size[each.table])
+    first = next(each for each in whole if each.table < largest.table and size[each.table] < size[largest.table])
+    moves = [{"table": each.table, "rank": (each.ranks[0] + 1) % 4} for each in (first, largest)]
+    key = client.ask("POST", f"/api/plans/{opened}/edits", json={"moves": moves}).json()["id"]
+    found = client.ask("GET", "/api/comparison", params={"plan": [opened, key]}).json()["differences"][0]
+    assert [each["table"] for each in found["changes"]] == [largest.table]
+
+
 def test_a_changed_plan_is_kept_compared_and_downloaded(client: Client, opened: str, plan: recsmith.Plan):
     placement = movable(plan)
     to = (placement.ranks[0] + 1) % 4

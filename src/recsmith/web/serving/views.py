@@ -242,7 +242,7 @@ def _difference(key: str, change: PlanDiff) -> answers.PlanDifference:
             answers.PlacedOtherwise(
                 table=each.table, before=_place(each.before), after=_place(each.after), moved_bytes=each.moved_bytes
             )
-            for each in change.changes[:MOST_CHANGES]
+            for each in change.largest_first[:MOST_CHANGES]
         ),
     )  # fmt: skip
 
