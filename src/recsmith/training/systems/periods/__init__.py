@@ -1,8 +1,8 @@
-"""A stream in periods, each scored by the model before it and then trained on (docs/online.md).
+"""A stream in periods: the current model scores each new period, and is then trained on it (docs/online.md).
 
-settings.py is what a run says, updates/ how a new period is learned; without torch.
-source.py reads a period at a time, stretches.py scores between them, deciding.py replays first periods to see which
-update pays (arms.py), replay.py is `recsmith bench online`, and deltas.py writes what each period changed.
+Without torch: settings.py holds the settings, updates/ the ways to learn a new period.
+source.py reads one period at a time, stretches.py scores between them, deciding.py replays the first periods to decide
+which update pays (arms.py), replay.py is `recsmith bench online`, and deltas.py writes what each period changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ IN_PERIODS = PlainPart("data.periods", Capabilities({ORDER}), Capabilities({FORM
 
 @dataclass(frozen=True)
 class MixedPeriods(RefusesNothing):
-    """Steps that take a batch of each of several periods, whose losses are weighted: sample by sample, by one loss."""
+    """Steps that take a batch of each of several periods, and weight their losses sample by sample."""
 
     needs: ClassVar[Capabilities] = Capabilities({BAGS, STEP})
     cures: ClassVar[Mapping[str, str]] = {STEP: "write incremental or window, or pipeline: base"}
@@ -50,12 +50,12 @@ class MixedPeriods(RefusesNothing):
 
     @property
     def label(self) -> str:
-        """Its key and name."""
+        """The key, and the name of the update."""
         return f"data.periods.update: {self.update}"
 
 
 class InOrder(System):
-    """Samples come period after period."""
+    """The system that reads samples period after period."""
 
     key = "data.periods"
     settings = Periods
@@ -67,7 +67,7 @@ class InOrder(System):
     kept, state = "update", dict[str, Any]
 
     def data_parts(self, run: "Run") -> Sequence["Part"]:
-        """The periods, and an update that mixes them."""
+        """The periods as a part of the run, and an update that mixes periods in a step."""
         periods = run.data.periods
         if periods is None:
             return ()
@@ -75,7 +75,7 @@ class InOrder(System):
         return (IN_PERIODS, *mixes)
 
     def wrong(self, run: "Run") -> Sequence[str | None]:
-        """Epochs, which no stream has."""
+        """An error if the run has several epochs, which a stream cannot have."""
         if run.data.periods is None or run.data.epochs == 1:
             return ()
         return (
@@ -84,17 +84,17 @@ class InOrder(System):
         )
 
     def batches_of_a_step(self, run: "Run") -> int:
-        """As many as the update mixes."""
+        """The number of batches, each of another period, that a step takes together."""
         return 1 if run.data.periods is None else run.data.periods.mixed
 
     def source(self, run: "Run", dataset: "Dataset") -> "BatchSource | None":
-        """The dataset as a stream."""
+        """The dataset as a stream in periods; None if the run has none."""
         from recsmith.training.systems.periods.source import in_periods
 
         return None if run.data.periods is None else in_periods(dataset, run)
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """How a period is learned."""
+        """A line on how a period is learned."""
         periods = run.data.periods
         if periods is None:
             return ()
@@ -103,7 +103,7 @@ class InOrder(System):
         return (SystemTold(key=self.key, on=True, said=said),)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """How well periods were scored by the model before them."""
+        """The mean log loss of periods before the model was trained on them."""
         if job.run.data.periods is None or job.log.rank:
             return {}
         from recsmith.jobs.log_lines import LOG, logged, logged_number
@@ -116,24 +116,24 @@ class InOrder(System):
         return {self.key: f"{scored}: log loss {fmean(losses):.4f} in the mean"}
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
-        """How new periods are learned."""
+        """The run's update, which is kept in checkpoints; None without periods."""
         return None if run.data.periods is None else LearnedUpdate(run.data.periods.update)
 
     def decided_run(self, run: "Run", train: "Callable[[Run], Raw]", say: "Callable[[str], None]") -> "Run":
-        """The run with an update that pays, where it says auto."""
+        """The run, in which `update: auto` is replaced by an update that pays."""
         from recsmith.training.systems.periods.deciding import decided_update
 
         return decided_update(run, train, say)
 
     def stretches(self, job: "TrainingJob", batches: Any, watchers: Any) -> Any:
-        """Period by period."""
+        """The batches period by period, with scoring in between; None without periods."""
         from recsmith.training.systems.periods.stretches import stretches
 
         return None if job.run.data.periods is None else stretches(job, batches, watchers)
 
 
 class LearnedUpdate(Attached):
-    """How a job learns new periods. update: by which, as a run names it."""
+    """The update by which a job learns new periods. update: as a run names it."""
 
     def __init__(self, update: Any) -> None:
         from recsmith.training.systems.periods.updates import update_of
@@ -141,12 +141,12 @@ class LearnedUpdate(Attached):
         self.update = update_of(update)
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
-        """Begin, or go on from what a checkpoint kept."""
+        """Restore the update's state from a checkpoint, if there is one."""
         if kept is not None:
             self.update.from_raw(kept)
 
     def to_raw(self) -> Raw | None:
-        """What a checkpoint keeps."""
+        """The update's state for a checkpoint."""
         return self.update.to_raw()
 
 

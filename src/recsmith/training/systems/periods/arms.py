@@ -1,7 +1,7 @@
-"""A stream learned by several updates, each from the same seeds: which of these arms pays.
+"""Replays of a stream by several updates (arms), each from the same seeds, to decide which one pays.
 
-An arm is judged by what counts, the loss of the next period by the model before it, on a replay of the stream. How well
-it forecasts gradients says little: a forecast with a third of the plain one's error has come with larger losses.
+An arm is judged by the loss of each next period before the model is trained on it, on a replay of the stream. How well
+it forecasts gradients says little: a forecast with a third of the plain one's error has led to larger losses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from recsmith.training.run import Run
 from recsmith.training.seams import UPDATE
 from recsmith.training.systems.periods.updates import update_of
 
-Agreed = Callable[[Callable[[], Raw]], Raw]  # what rank 0 finds, on every rank
+Agreed = Callable[[Callable[[], Raw]], Raw]  # gives every rank what rank 0 finds
 ARMS: dict[str, Any] = {
     "incremental": "incremental",
     "window": {"name": "window", "periods": 3},
@@ -31,13 +31,13 @@ def replay(
     run: Run, arms: Mapping[str, Any], seeds: Sequence[int], folder: Path, train: Callable[[Run], Raw], agreed: Agreed,
     say: Callable[[str], object] = lambda _: None,
 ) -> list[Replayed]:  # fmt: skip
-    """Learn the stream of a run by each arm from each seed; those that the folder holds are taken from there.
+    """Learn the stream of a run by each arm from each seed; results that the folder holds are read from there.
 
-    train: trains a run, on every rank. agreed: gives every rank what rank 0 found. Seeds come one after the other, so
-    that what disturbs the machine disturbs all arms of a seed.
+    train: trains a run, on every rank. agreed: gives every rank what rank 0 found. Seeds run one after the other, so
+    that a disturbance of the machine affects all arms of a seed.
 
     Raises:
-        CorruptFile: the folder holds what was measured with other settings.
+        CorruptFile: the folder holds results that were measured with other settings.
         RecSmithError: a training was asked to end.
     """
     found: list[Replayed] = []
@@ -56,7 +56,7 @@ def replay(
 
 
 def with_update(run: Run, update: Any) -> Run:
-    """The run, which learns its periods by another update."""
+    """The run with another update."""
     assert run.data.periods is not None
     return replace(run, data=replace(run.data, periods=replace(run.data.periods, update=update)))
 
@@ -67,13 +67,13 @@ def _of_arm(run: Run, update: Any, seed: int, folder: Path) -> Run:
 
 
 def _kept(folder: Path, wanted: Run) -> Raw:
-    """What was measured before; nothing where nothing was."""
+    """The result that was measured before; empty if there is none."""
     found = reached_before(folder, told(wanted), Replayed)
     return {} if found is None else encode(found)
 
 
 def _measured(run: Run, name: str, seed: int) -> Raw:
-    """What the log of a training says of its periods, which is kept beside it."""
+    """Read the losses of periods from a training's log, and keep them in its folder."""
     folder = Path(run.output)
     file = folder / LOG
     losses = tuple(
@@ -87,16 +87,16 @@ def _measured(run: Run, name: str, seed: int) -> Raw:
 
 
 def first_judged(arms: Mapping[str, Any]) -> int:
-    """The first period that is scored after all arms have learned a period as they would."""
+    """The first period that is scored after every arm has learned a period in its own way."""
     made = [update_of(update) for update in arms.values()]
     return max(max(each.window, each.mixed + 1) for each in made)
 
 
 def read_arms(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Arms as people write them, `name` or `name=K` with K periods; None: those that are compared by default.
+    """Parse arms: `name`, or `name=K` with K periods. None gives the default arms.
 
     Raises:
-        UsageError: one stands twice, no update is called so, or K is no whole number.
+        UsageError: an arm is given twice, no update has this name, or K is no whole number.
     """
     if texts is None:
         return dict(ARMS)

@@ -23,10 +23,10 @@ def online_command(
     run: str, settings: tuple[str, ...], arms: tuple[str, ...] | None, seeds: int, first: int | None, output: str,
     format_: str,
 ) -> None:  # fmt: skip
-    """Replay the stream of RUN, a run file with data.periods, and say how it is best learned (docs/online.md).
+    """Replay the stream of RUN, a run file with data.periods, and report which update learns it best (docs/online.md).
 
-    Each arm learns the same periods from the same seeds; each period is scored by the model before it. What the folder
-    holds already is not trained again. online.json and online.svg are written into it.
+    Each arm learns the same periods from the same seeds; each period is scored before the model is trained on it.
+    Results that the folder holds already are not trained again. online.json and online.svg are written into it.
 
     \b
     recsmith bench online run.yaml -o bench/stream

@@ -1,4 +1,4 @@
-"""`update: auto`: which update pays is measured on the first periods of the stream, before it is trained."""
+"""Decides which update `update: auto` stands for, by a replay of the stream's first periods before training."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ DECISION, REPLAY = "update.json", "replay"
 
 @noun
 class Decision:
-    """The arm that `auto` took: its name, how a run names it, and why."""
+    """The arm that `auto` chose: its name, the update as a run names it, and why."""
 
     arm: str
     update: Any
@@ -31,12 +31,12 @@ class Decision:
 def decided_update(run: Run, train: Callable[[Run], Raw], say: Callable[[str], object]) -> Run:
     """The run with an update that pays in place of `auto`, by a replay of its first periods; called on every rank.
 
-    What was decided stands in the run's folder, so a job that goes on keeps it. train: trains a run on every rank.
-    say: hears what was decided, and why.
+    The decision is kept in the run's folder, so a job that continues keeps it. train: trains a run on every rank.
+    say: called with the decision and the reason.
 
     Raises:
-        CorruptFile: what was decided is damaged.
-        UsageError: it is none of the arms that `auto` has now.
+        CorruptFile: the file of an earlier decision is damaged.
+        UsageError: the earlier decision is none of the arms that `auto` has now.
     """
     periods = run.data.periods
     if periods is None or parsed(periods.update, "data.periods.update")[0] != "auto":
@@ -56,11 +56,11 @@ def decided_update(run: Run, train: Callable[[Run], Raw], say: Callable[[str], o
 
 
 def read_decision(file: Path, auto: AutoUpdate) -> Decision:
-    """What was decided before.
+    """Read an earlier decision.
 
     Raises:
         CorruptFile: the file is damaged.
-        UsageError: it is none of the arms that `auto` has now.
+        UsageError: the decision is none of the arms that `auto` has now.
     """
     found = decode(Decision, read_json(str(file)), str(file))
     if auto.arms.get(found.arm) != found.update:

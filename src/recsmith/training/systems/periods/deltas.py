@@ -1,11 +1,11 @@
-"""A delta of the model for each period of a stream, by which copies that serve follow it (docs/daily.md).
+"""Writes a delta of the model for each period of a stream, with which serving copies follow training (docs/daily.md).
 
-    OUTPUT/deltas/first            the whole model, as the first delta begins with it
-    OUTPUT/deltas/period-00003     what training on periods 0 to 2 changed since the delta before; so on
-    OUTPUT/deltas/last             what training changed since then, up to the model of the run
-    OUTPUT/deltas/newest           the whole model of the newest delta, with which the next one is compared
+    OUTPUT/deltas/first            the whole model to which the first delta applies
+    OUTPUT/deltas/period-00003     what training on periods 0 to 2 changed since the previous delta
+    OUTPUT/deltas/last             what training changed after that, up to the model of the run
+    OUTPUT/deltas/newest           the whole model after the newest delta, with which the next model is compared
 
-Each delta is made from the whole model that the one before it ends with, so a chain holds together also where a job was
+Each delta is made from the whole model that results from the previous one, so the chain is complete even if a job was
 ended between the two.
 """
 
@@ -24,7 +24,7 @@ from recsmith.training.run import Run
 from recsmith.training.watchers.protocol import Seen, SeenPeriod, Watcher, Wish
 from recsmith.units import counted
 
-FOLDER = "deltas"  # of a run's output
+FOLDER = "deltas"  # folder in a run's output
 FIRST, NEWEST, NEXT, LAST = "first", "newest", "next", "last"
 NAME = "period-{period:05d}"
 
@@ -32,7 +32,7 @@ NAME = "period-{period:05d}"
 class PeriodDeltas(Watcher):
     """Writes what each period of a stream changed in the model as a delta, into the folder `deltas` of the run.
 
-    periods: that a delta is of.
+    periods: number of periods that a delta covers.
     """
 
     def __init__(self, *, periods: int = 1) -> None:
@@ -42,12 +42,12 @@ class PeriodDeltas(Watcher):
 
     @classmethod
     def check_settings(cls, *, periods: int = 1) -> None:
-        """UsageError for a number of periods that makes no sense."""
+        """Raise UsageError if the number of periods is below 1."""
         check_rules(outside("period_deltas: periods", periods, 1))
 
     @classmethod
     def check_run(cls, run: Run) -> None:
-        """UsageError where a run has no periods."""
+        """Raise UsageError if the run has no periods."""
         if run.data.periods is None:
             raise UsageError(
                 "watcher period_deltas makes a delta of each period of a stream, and the run has no data.periods; give "
@@ -55,11 +55,11 @@ class PeriodDeltas(Watcher):
             )
 
     def look(self, seen: Seen) -> Wish | None:
-        """Nothing: periods say it."""
+        """Do nothing: deltas are made between periods."""
         return None
 
     def look_at_period(self, seen: SeenPeriod) -> Wish | None:
-        """Export the model that was trained on all periods before, on every rank, and compare it on rank 0."""
+        """Export the model trained on all earlier periods, on every rank, and write its delta on rank 0."""
         job: TrainingJob = seen.job
         folder = job.output / FOLDER
         self._output = job.output
@@ -79,7 +79,7 @@ class PeriodDeltas(Watcher):
         return None
 
     def close(self, error: BaseException | None) -> None:
-        """The last delta, where training is complete."""
+        """Write the last delta, if training is complete."""
         if error is not None or self._output is None or dist.get_rank() or not (self._output / MODEL / CARD).exists():
             return
         folder = self._output / FOLDER

@@ -1,4 +1,4 @@
-"""`recsmith bench online`: how a stream is best learned, found by a replay of it."""
+"""`recsmith bench online`: finds the best update for a stream by a replay of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from recsmith.training.systems.periods.arms import ARMS, first_judged, replay, w
 from recsmith.training.systems.periods.source import PeriodSource
 
 RANK = "recsmith.training.systems.periods.replay:replay_on_rank"
-AHEAD = (1, 2, 4)  # periods after the newest one, whose scores say what a late model costs
+AHEAD = (1, 2, 4)  # periods after the newest trained one that are scored: they show the loss of an outdated model
 
 
 def bench_online(
@@ -27,19 +27,19 @@ def bench_online(
     seeds: Sequence[int] = (0, 1, 2), first: int | None = None, ahead: Sequence[int] = AHEAD,
     on_progress: Callable[[str], object] = lambda _: None,
 ) -> OnlineResult:  # fmt: skip
-    """Learn the stream of a run by each arm from each seed, and say which of them pays.
+    """Learn the stream of a run by each arm from each seed, and decide which arm pays.
 
-    What the folder holds already is not trained again.
+    Results that the folder holds already are not trained again.
 
     Args:
         run: a Run with data.periods, or its file.
-        folder: of what is trained and measured.
-        settings: 'key=value' over the run.
+        folder: of trained models and measured results.
+        settings: 'key=value' that replace values of the run.
         arms: updates by name; None: incremental, a window of 3 periods, and future gradient with 3.
-        seeds: of weights and order.
-        first: the first period that counts; None: the first that all arms have learned differently.
-        ahead: how many periods after the newest trained one are scored.
-        on_progress: hears a line for each arm and seed.
+        seeds: of weights and sample order.
+        first: the first period that counts; None: the first after every arm has learned in its own way.
+        ahead: which periods after the newest trained one are scored; 1 is the next.
+        on_progress: called with a line for each arm and seed.
 
     Raises what `train` raises.
     """
@@ -56,7 +56,7 @@ def bench_online(
     with lines_told(run, settings), own_modules(learned[-1], run), passing_on_signals(pid), engine_for_ranks(made):
         check_run(made, local_ranks(made))
         counted = first_judged(arms) if first is None else first
-        for each in learned:  # what an arm refuses is told before anything is trained
+        for each in learned:  # refuse before anything is trained
             source = open_source(each)
             if isinstance(source, PeriodSource) and counted >= source.periods:
                 raise UsageError(
@@ -73,14 +73,14 @@ def bench_online(
 
 
 def with_ahead(run: Run, ahead: Sequence[int]) -> Run:
-    """The run, which also scores the periods that say what a late model costs; UsageError where it has no periods."""
+    """The run, which scores periods `ahead` of the newest trained one; UsageError if it has no periods."""
     if run.data.periods is None:
         raise UsageError("the run has no data.periods, so there is no stream to replay; say how long a period is")
     return replace(run, data=replace(run.data, periods=replace(run.data.periods, score_ahead=tuple(ahead))))
 
 
 def replay_on_rank(run: Raw, arms: dict[str, Any], seeds: list[int], folder: str) -> list[Raw]:
-    """Replays of a run on this rank of a job, all that there are (JSON data)."""
+    """Do all replays of a run on this rank of a job; returns them as JSON data."""
     from recsmith.adapters.rank_0 import from_rank_0
     from recsmith.training.rank import train_on_rank
 

@@ -1,4 +1,4 @@
-"""A stream in periods as a run names it: how long a period is, and how a new one is learnt; without torch."""
+"""Settings of a stream in periods: how long a period is, and how a new one is learned; without torch."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from recsmith.training.seams import UPDATE
 
 @noun
 class Periods:
-    """A stream of samples in periods: each is scored by the model before it, and then trained on.
+    """A stream of samples in periods: the current model scores each new period, and is then trained on it.
 
-    samples: of a period. count: instead, so many periods of equally many samples, up to one. column: instead, periods
-    by time, the column of the data that holds it. every: how long a period is in the column's unit, of dates in
-    seconds. update: how a new period is learnt: incremental, from its samples alone; window, from the last periods;
-    future_gradient, by weighted losses of the last periods; or a component of yours (docs/online.md). score_ahead: how
-    many periods after the newest one that was trained a model scores; 1 is the next.
-    most: periods that are used, the first ones; none: all.
+    samples: number of samples of a period. count: instead, number of periods, whose samples differ by at most one.
+    column: instead, the column of the data by whose times periods are made. every: length of a period in the column's
+    unit, in seconds for dates. update: how a new period is learned: incremental, from its samples alone; window, from
+    the last periods; future_gradient, by weighted losses of the last periods; or a component of yours (docs/online.md).
+    score_ahead: which periods after the newest trained one a model scores; 1 is the next.
+    most: number of periods that are used, from the first; none: all.
     """
 
     samples: int | None = None
@@ -33,11 +33,11 @@ class Periods:
 
     @property
     def mixed(self) -> int:
-        """Batches that a step takes together, at most."""
+        """Most batches that a step takes together."""
         return make(UPDATE, self.update, where="data.periods.update").mixed
 
     def __post_init__(self) -> None:
-        """Check that it says how long a period is, once."""
+        """Check that the length of a period is given exactly once, and the other settings."""
         said = [name for name in ("samples", "count", "column") if getattr(self, name) is not None]
         check_rules(
             None
@@ -67,7 +67,7 @@ class Periods:
 
 
 def edges_of(source: BlockSource, periods: Periods) -> Ints:
-    """Samples at which periods begin, and at which the last one ends (P + 1,).
+    """The samples at which periods begin, and the end of the last one (P + 1,).
 
     Raises:
         UsageError: the data has no such column, is not in the order of its times, or fills fewer than two periods.

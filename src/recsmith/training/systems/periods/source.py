@@ -1,7 +1,7 @@
-"""A dataset as a stream: period after period in stored order, shuffled inside a period only.
+"""A dataset as a stream: period after period in stored order, shuffled only inside a period.
 
-The number of a period is the `epoch` of its position, so a state knows it; the samples that it begins and ends with
-stand beside, so that a state is never taken for one of other periods.
+The number of a period is the `epoch` of its position, and so part of a state. A state also holds the samples with which
+the period begins and ends, so that it is never taken for a state of other periods.
 """
 
 from collections.abc import Iterator
@@ -29,16 +29,16 @@ from recsmith.training.systems.periods.settings import edges_of
 from recsmith.training.systems.periods.updates import update_of
 from recsmith.units import counted
 
-BEGINS, ENDS = "begins", "ends"  # of a state: samples that the period is trained on
+BEGINS, ENDS = "begins", "ends"  # keys of a state: first sample and end of the period's training samples
 
 
 @dataclass(frozen=True)
 class PeriodSource(DatasetSource):
-    """The samples of a dataset, each in its period. A state is the encoded `Position` in it, and its edges.
+    """The samples of a dataset in periods. A state is the encoded `Position` in a period, and the period's edges.
 
-    edges: samples at which periods begin, and the last one ends. window: periods that a pass takes together. only: the
-    one period that is read. weights: of the losses of that period and of those before it; of each that is not 0 a step
-    takes a batch.
+    edges: samples at which periods begin, and the end of the last one. window: number of periods that a pass takes
+    together. only: the single period that is read; None: all. weights: of the losses of a period, the one before it,
+    and so on; a step takes a batch of each period whose weight is not 0.
     """
 
     edges: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
@@ -48,21 +48,21 @@ class PeriodSource(DatasetSource):
 
     @property
     def periods(self) -> int:
-        """How many there are."""
+        """Number of periods."""
         return len(self.edges) - 1
 
     @property
     def length(self) -> int | None:
-        """Samples of all periods."""
+        """Number of samples of all periods."""
         return int(self.edges[-1])
 
     @property
     def mixed(self) -> int:
-        """Batches that a step takes together."""
+        """Number of batches that a step takes together."""
         return 1 + sum(weight != 0 for weight in self.weights[1:])
 
     def steps(self, sizes: BatchSizes, world: int, step: int = 0, state: State | None = None) -> int | None:
-        """Steps of all periods; UsageError where a period is smaller than a step. step, state: as of a dataset."""
+        """The step at which all periods end; UsageError if one is smaller than a step. step, state: where to begin."""
         (first, within), keep = self.within(state), self.data.last == "keep"
         used = self._position(state).used if within and state is not None else 0
         for period in range(first, self.periods):
@@ -72,11 +72,11 @@ class PeriodSource(DatasetSource):
         return step
 
     def at(self, period: int) -> Dataset:
-        """The samples of a period alone."""
+        """The dataset of one period's samples."""
         return self._slice(int(self.edges[period]), int(self.edges[period + 1]))
 
     def within(self, state: State | None) -> tuple[int, bool]:
-        """(the period that comes next after a state, whether some of its samples were used already)."""
+        """(the period in which a state continues, whether some of its samples were used already)."""
         if state is None:
             return 0, False
         position = self._position(state)
@@ -84,7 +84,8 @@ class PeriodSource(DatasetSource):
         return (position.epoch, True) if over > 0 else (position.epoch + 1, False)
 
     def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
-        """The batches of a rank, period after period; a state may come from other ranks, another size, or less data.
+        """Yield the batches of a rank, period after period; a state may come from other ranks, another size, or less
+        data.
 
         Raises:
             UsageError: a period has too few samples for one step, or the state is of other periods.
@@ -98,11 +99,11 @@ class PeriodSource(DatasetSource):
             yield from self._pass(period, start, rank, world, size)
 
     def checked(self, state: State | None) -> Position | None:
-        """The position in the period that a state is of; None where a period begins.
+        """The position of a state within its period; None if a period begins there.
 
         Raises:
-            UsageError: it is of other periods, or of another order.
-            CorruptFile: it is of other data.
+            UsageError: the state is of other periods, or of another order.
+            CorruptFile: the state is of other data.
         """
         period, begun = self.within(state)
         if state is None or not begun:
@@ -112,7 +113,7 @@ class PeriodSource(DatasetSource):
         return start
 
     def check_sizes(self, step: int) -> None:
-        """UsageError for a period of fewer samples than a step takes, unless such steps are kept."""
+        """Raise UsageError if a period has fewer samples than a step takes, unless incomplete steps are kept."""
         self._check_size(int(np.diff(self.edges).argmin()), step)
 
     def _check_size(self, period: int, step: int) -> None:
@@ -125,7 +126,7 @@ class PeriodSource(DatasetSource):
             )
 
     def notes(self, sizes: BatchSizes, world: int, state: State | None) -> list[str]:
-        """How many periods there are, and samples that are left out."""
+        """Lines on the number of periods, and on samples that are left out."""
         found, step = np.diff(self.edges), sizes.largest * world
         between = f"{found.min():,} to {found.max():,}" if found.min() < found.max() else f"{found[0]:,}"
         notes = [f"data.train: {self.dataset.note}"] if self.dataset.note else []
@@ -171,9 +172,9 @@ class PeriodSource(DatasetSource):
                 yield _mixed(found, [weight for _, weight in used]), {**encode(batches.position), **edges}
 
     def _again(self, period: int, start: Position, rank: int, world: int, size: int) -> Iterator[Batch]:
-        """Batches of a period that was trained before, over and over, from where `start` is in the new one.
+        """Yield batches of an earlier period endlessly, beginning at the offset that `start` has in the new period.
 
-        Full steps of it alone, where there are any.
+        Only full steps are taken, if the period has any.
         """
         dataset, step = self.at(period), size * world
         whole = self._of_period(period) // step * step
@@ -194,7 +195,7 @@ class PeriodSource(DatasetSource):
         return int(self.edges[max(0, period - self.window + 1)])
 
     def _samples(self, period: int) -> int:
-        """Samples of a pass."""
+        """Number of samples of a pass."""
         return int(self.edges[period + 1]) - self._first(period)
 
     def _of_period(self, period: int) -> int:
@@ -204,11 +205,11 @@ class PeriodSource(DatasetSource):
         return Dataset(SlicedSource(self.dataset.source, first, last))
 
     def _position(self, state: State) -> Position:
-        """The position of a state, under the digest that the data has now.
+        """The position of a state, with the current digest of the data.
 
         Raises:
-            UsageError: it is of other periods, or of none.
-            CorruptFile: it is of other data.
+            UsageError: the state is of other periods, or of a run without periods.
+            CorruptFile: the state is of other data, or damaged.
         """
         if BEGINS not in state:
             raise UsageError(
@@ -245,14 +246,14 @@ def _range(edges: list[int]) -> str:
 
 
 def _mixed(parts: tuple[Batch, ...], weights: list[float]) -> Batch:
-    """One batch of several; the mean of its weighted losses is the weighted sum of the means of their losses."""
+    """Join batches to one whose mean weighted loss is the weighted sum of the mean losses of the batches."""
     scaled = [np.full(len(part), weight * len(parts), np.float32) for part, weight in zip(parts, weights, strict=True)]
     corrupt = sum(part.corrupt for part in parts)
     return replace(concatenated(parts), loss_weights=np.concatenate(scaled), corrupt=corrupt)
 
 
 def in_periods(dataset: Dataset, run: Run) -> PeriodSource:
-    """The dataset as a stream, in the passes that the run's update takes."""
+    """The dataset as a stream, with the window of the run's update; UsageError if it has too few periods."""
     data = run.data
     assert data.periods is not None
     check_together(data_parts(run))

@@ -1,4 +1,4 @@
-"""Between two periods a job scores those that come, tells watchers, and asks how the next one is learnt."""
+"""Between two periods, a job scores the next ones, calls watchers, and asks the update how to learn the next one."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -20,12 +20,12 @@ from recsmith.training.watchers.protocol import SeenPeriod
 def stretches(
     job: TrainingJob, batches: Generator[TrainingBatch], watchers: Watchers
 ) -> Generator[Iterator[TrainingBatch]]:
-    """The batches that are left, period by period, each scored before it is given.
+    """Yield the remaining batches period by period; each period is scored before its batches are yielded.
 
-    batches: all that are left, as they come without regard to what an update wants.
+    batches: the remaining batches as read without an update; they are closed and not used.
     """
     assert isinstance(job.source, PeriodSource)
-    batches.close()  # periods are read one by one
+    batches.close()  # periods are read one by one instead
     update: Any = job.attached["update"].update  # type: ignore[attr-defined]
     first, begun = job.source.within(job.progress.position)
     job.log.forget(lambda line: _comes_again(line, job.progress.step, first, begun))
@@ -41,21 +41,21 @@ def stretches(
 
 
 def _comes_again(line: Raw, step: int, first: int, begun: bool) -> bool:
-    """Whether a line was written after the checkpoint of this step, between two periods: it will be written again.
+    """Whether a log line was written between two periods, after the checkpoint of this step, and will come again.
 
-    first: the period that the job goes on in; begun: whether it was scored before.
+    first: the period in which the job continues. begun: whether this period was scored before.
     """
     period, ahead = line.get("period"), line.get("ahead", 1)
     if line.get("step") != step or not isinstance(period, int) or not isinstance(ahead, int):
         return False
-    before = period - ahead + 1  # which period's training the scores came before
+    before = period - ahead + 1  # the period whose training the scores preceded
     return {"trained": period >= first, "period": before > first - (not begun)}.get(line.get("event", ""), False)
 
 
 def _batches_of(
     job: TrainingJob, source: PeriodSource, period: int, weights: tuple[float, ...], begun: bool
 ) -> Iterator[TrainingBatch]:
-    """The batches of a period that are left on this rank."""
+    """The remaining batches of a period on this rank."""
     made = with_distinct(source, job.features.groups)
     assert isinstance(made, PeriodSource)
     left = replace(made, only=period, weights=weights)
@@ -63,7 +63,7 @@ def _batches_of(
 
 
 def score_ahead(job: TrainingJob, source: PeriodSource, period: int, watchers: Watchers) -> None:
-    """Score the periods from `period` on that the run wants to know of, none of which was trained on yet."""
+    """Score the periods that data.periods.score_ahead asks for; `period` is the next, not yet trained on."""
     assert job.run.data.periods is not None
     for ahead in job.run.data.periods.score_ahead:
         scored = period + ahead - 1

@@ -1,4 +1,4 @@
-"""How a new period is learnt: an update (protocol.py), which a run names as data.periods.update. Without torch."""
+"""Updates (protocol.py): ways to learn a new period, which a run names as data.periods.update. Without torch."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from recsmith.training.seams import UPDATE
 
 
 def update_of(wanted: object) -> Any:
-    """The Update of a name or 'module:Class', with settings.
+    """The Update for a name or 'module:Class', with settings.
 
     Raises:
-        UsageError: nothing is called so, or a setting is wrong.
+        UsageError: no update has this name, or a setting is wrong.
     """
     return make(UPDATE, wanted, where="data.periods.update")

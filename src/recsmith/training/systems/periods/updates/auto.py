@@ -1,4 +1,4 @@
-"""Which update pays on a stream is measured on its first periods, before it is trained (replay.py)."""
+"""The update that stands for whichever one pays, as measured on the stream's first periods (deciding.py)."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from recsmith.training.systems.periods.updates.protocol import Update
 
 
 class AutoUpdate(Update):
-    """The cheapest of incremental, window and future_gradient that is not worse than the best by its interval.
+    """The cheapest of incremental, window and future_gradient whose loss is not worse than the best by its interval.
 
-    periods: from which window and future_gradient learn. replayed: the first periods of the stream, which each of them
-    learns before the stream is trained.
+    periods: number of periods from which window and future_gradient learn. replayed: number of first periods of the
+    stream that each update learns before the stream is trained.
     """
 
     def __init__(self, *, periods: int = 3, replayed: int = 16) -> None:

@@ -1,13 +1,13 @@
-"""Future gradient: a period is learnt by a forecast of the next one's gradient, a weighted sum of those of the last K.
+"""Future gradient: forecasts the next period's gradient as a weighted sum of the gradients of the last K periods.
 
 Ye et al., Future Gradient Descent for Adapting the Temporal Shifting Data Distribution in Online Recommendation Systems
-(UAI 2022, arXiv 2209.01143), whose generator is here linear. Before period t is trained, g_j is the gradient of the
-loss on period t - j by dense parameters, where these were when t - 1 began to be trained. Weights c are chosen that
-would have forecast g_0 from g_1 .. g_K, by ridge regression on their dot products, in which earlier periods count less;
-then the losses of t, t - 1, .. t - K + 1 are weighted with c in every step. Tables are looked up as they are by then,
-for a copy of them from before would double their memory: in a model without tables the gradients are exact.
+(UAI 2022, arXiv 2209.01143); the generator is linear here. Before period t is trained, g_j is the gradient of the loss
+on period t - j by dense parameters, at their values when training on t - 1 began. The weights c are those that would
+have forecast g_0 from g_1 .. g_K, by ridge regression on their dot products, in which earlier periods count less. Then
+the losses of t, t - 1, .. t - K + 1 are weighted with c in every step. Tables are looked up in their current state,
+because an earlier copy would double their memory: only in a model without tables are the gradients exact.
 
-K periods that are weighted
+K number of weighted periods
 """
 
 import base64
@@ -25,14 +25,14 @@ from recsmith.files import Raw, decode, encode
 from recsmith.training.systems.periods.updates.protocol import Update
 
 PLACE = "the update of the checkpoint"
-SHARE = 2  # of a plain period's cost, one half: what the gradients that weights are fitted to may cost together
+SHARE = 2  # the gradients for fitting weights may together cost 1 / SHARE of a plain period
 
 
 @dataclass
 class Fitted:
-    """The sums that weights are fitted to, and the weights of the newest period.
+    """The sums of dot products to which weights are fitted, and the weights of the newest period.
 
-    products: (K, K), of earlier gradients with each other. targets: (K,), of them with the one that they forecast.
+    products: (K, K), of earlier gradients with each other. targets: (K,), of earlier gradients with the forecast one.
     """
 
     products: Floats
@@ -43,7 +43,7 @@ class Fitted:
 
 @noun
 class KeptSums:
-    """What `Fitted` holds, in a checkpoint."""
+    """The content of `Fitted` in a checkpoint."""
 
     products: tuple[tuple[float, ...], ...]
     targets: tuple[float, ...]
@@ -51,7 +51,7 @@ class KeptSums:
     weights: tuple[float, ...]
 
     def fitted(self, count: int) -> Fitted:
-        """The sums of so many periods; CorruptFile where they are of another number."""
+        """The sums as `Fitted`; CorruptFile if they are not of `count` periods."""
         lengths = {len(self.products), len(self.targets), len(self.weights), *map(len, self.products)}
         if lengths != {count}:
             raise CorruptFile(f"{PLACE} has sums of {sorted(lengths)} periods, not {count}; it is damaged")
@@ -68,7 +68,7 @@ class KeptTensor:
 
 @noun
 class KeptUpdate:
-    """What a checkpoint keeps of future gradient: dense parameters as the period of that number began."""
+    """The state of future gradient in a checkpoint: sums, and dense parameters at the beginning of period `visited`."""
 
     periods: int
     visited: int
@@ -78,7 +78,7 @@ class KeptUpdate:
 
 @dataclass
 class Visited:
-    """Dense parameters as they were when a period began to be trained, one tensor each."""
+    """Copies of the dense parameters at the beginning of training on a period."""
 
     period: int
     dense: list[Any]
@@ -87,8 +87,8 @@ class Visited:
 class FutureGradient(Update):
     """Weights the losses of the last periods so that they would have forecast the newest period's gradient.
 
-    periods: how many, K. forgetting: by which what was seen a period before counts less. ridge: how strongly weights
-    are drawn towards those of `incremental` (1, 0, ..), in mean squares of gradients.
+    periods: number of periods, K. forgetting: factor of all earlier sums with each new period. ridge: how strongly
+    weights are drawn towards those of `incremental` (1, 0, ..), in mean squares of gradients.
     """
 
     def __init__(self, *, periods: int = 3, forgetting: float = 0.98, ridge: float = 0.02) -> None:
@@ -104,7 +104,7 @@ class FutureGradient(Update):
         self.visited: Visited | None = None
 
     def weights(self, job: Any, period: int) -> tuple[float, ...]:
-        """Weights of a period's loss and of those before it; (1,) before there are K periods to forecast from."""
+        """Weights of the losses of a period and of those before it; (1,) until there are K periods to forecast from."""
         if self.visited is not None and self.visited.period == period:
             return self._kept(period)
         before, self.visited = self.visited, visited(job, period)
@@ -118,11 +118,11 @@ class FutureGradient(Update):
         return self.fitted.weights
 
     def _kept(self, period: int) -> tuple[float, ...]:
-        """What was said of the period that is being trained."""
+        """The weights that were returned before for the period that is being trained."""
         return self.fitted.weights if self.fitted is not None and self.fitted.period == period else (1.0,)
 
     def _fit(self, dots: Floats, period: int) -> Fitted:
-        """Weights from dot products of the gradients of a period and of the K before it (K + 1, K + 1)."""
+        """Fit weights to dot products (K + 1, K + 1) of the gradients of a period and of the K before it."""
         products, targets = dots[1:, 1:], dots[1:, 0]
         if self.fitted is not None:
             products = products + self.forgetting * self.fitted.products
@@ -130,7 +130,7 @@ class FutureGradient(Update):
         return Fitted(products, targets, period, ridge_weights(products, targets, self.ridge))
 
     def to_raw(self) -> Raw | None:
-        """The sums and weights, and the dense parameters that the next period's weights are fitted at."""
+        """The sums and weights, and the dense parameters at which the next weights are fitted; None at the start."""
         if self.visited is None:
             return None
         at, fitted = self.visited, self.fitted
@@ -141,11 +141,11 @@ class FutureGradient(Update):
         return encode(KeptUpdate(periods=self.mixed, visited=at.period, dense=packed_tensors(at.dense), sums=sums))
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from these.
+        """Restore the state from a checkpoint.
 
         Raises:
-            UsageError: they are of another number of periods.
-            CorruptFile: they are damaged.
+            UsageError: the state is of another number of periods.
+            CorruptFile: the state is damaged.
         """
         kept = decode(KeptUpdate, raw, PLACE)
         if kept.periods != self.mixed:
@@ -159,7 +159,7 @@ class FutureGradient(Update):
 
 
 def ridge_weights(products: Floats, targets: Floats, ridge: float) -> tuple[float, ...]:
-    """The c that makes c'Pc - 2c't + r|c - e|^2 least, where e = (1, 0, ..) and r = ridge * mean of P's diagonal."""
+    """The c that minimizes c'Pc - 2c't + r|c - e|^2, with e = (1, 0, ..) and r = ridge * mean of P's diagonal."""
     count = len(targets)
     plain = np.eye(1, count)[0]
     damping = ridge * np.trace(products) / count
@@ -168,23 +168,24 @@ def ridge_weights(products: Floats, targets: Floats, ridge: float) -> tuple[floa
 
 
 def visited(job: Any, period: int) -> Visited:
-    """The dense parameters as a period begins to be trained; the same on every rank."""
+    """A copy of the dense parameters at the beginning of a period; the same on every rank."""
     return Visited(period, [each.detach().clone() for each in dense_parameters(job)])
 
 
 def dense_parameters(job: Any) -> list[Any]:
-    """All parameters that are of no table; none where a model has none."""
+    """All parameters outside tables; empty if a model has none."""
     parts: dict[str, Any] = dict(job.sharded.optimizer.optimizers)
     groups = parts["dense"].param_groups if "dense" in parts else []
     return [each for group in groups for each in group["params"]]
 
 
 def dot_products(job: Any, at: list[Any], period: int, back: int) -> Floats:
-    """Dot products of the dense gradients of a period's loss and of `back` ones before it, newest first (K + 1, K + 1).
+    """Dot products (back + 1, back + 1) of the dense gradients on a period and on `back` ones before it, newest first.
 
-    Of as many batches of each as together cost half of a plain period, at least one. Called on every rank.
+    Each gradient is computed on as many batches as together cost half of a plain period, at least one. Called on every
+    rank.
 
-    at: the dense parameters at which they are taken; the job's own come back afterwards.
+    at: the dense parameters at which gradients are computed; the job's own are restored afterwards.
     """
     import torch
     import torch.distributed as dist
@@ -218,9 +219,9 @@ def _put(parameters: list[Any], values: list[Any]) -> None:
 
 
 def _gradient(job: Any, dense: list[Any], source: Any, count: int) -> Any:
-    """The gradient of this rank's mean loss in so many batches of a source, by dense parameters alone, as one vector.
+    """The gradient of this rank's mean loss on `count` batches of a source by dense parameters, as one vector.
 
-    Tables are looked up and go without gradients, so their fused optimizers do nothing.
+    Tables are looked up and get no gradients, so their fused optimizers do nothing.
     """
     import torch
 
@@ -240,7 +241,7 @@ def _gradient(job: Any, dense: list[Any], source: Any, count: int) -> Any:
 
 
 def without_sync(model: Any) -> Any:
-    """Within, a forward pass expects no backward pass whose gradients cross ranks."""
+    """A context in which DistributedDataParallel does not synchronize gradients of a forward pass over ranks."""
     from torch.nn.parallel import DistributedDataParallel
 
     found = next((each for each in model.modules() if isinstance(each, DistributedDataParallel)), None)
@@ -248,13 +249,13 @@ def without_sync(model: Any) -> Any:
 
 
 def packed_tensors(tensors: list[Any]) -> tuple[KeptTensor, ...]:
-    """Tensors as a checkpoint keeps them."""
+    """Tensors in the form that a checkpoint keeps."""
     arrays = [each.detach().float().cpu().numpy() for each in tensors]
     return tuple(KeptTensor(shape=each.shape, values=base64.b64encode(each.tobytes()).decode()) for each in arrays)
 
 
 def unpacked_tensors(kept: Sequence[KeptTensor]) -> list[Any]:
-    """Tensors that a checkpoint keeps; CorruptFile where they are damaged."""
+    """Tensors from the form that a checkpoint keeps; CorruptFile if they are damaged."""
     import torch
 
     try:

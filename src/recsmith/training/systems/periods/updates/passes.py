@@ -1,4 +1,4 @@
-"""Updates that are passes over samples: of the new period alone, or of the last periods together."""
+"""Updates that are passes over samples, of the new period alone or of the last periods together."""
 
 from recsmith.errors import UsageError
 from recsmith.training.systems.periods.updates.protocol import Update
@@ -9,10 +9,10 @@ class Incremental(Update):
 
 
 class WindowUpdate(Update):
-    """Each new period is trained on together with those before it, shuffled: batch update over a sliding window.
+    """Each new period is trained on together with the periods before it, shuffled: batch update over a sliding window.
 
-    periods: how many, the new one among them; of the first periods, as many as there are. A period costs as many steps
-    as all of them have.
+    periods: number of periods, including the new one; at the start of the stream, as many as there are. Each new period
+    costs as many steps as the whole window has.
     """
 
     def __init__(self, *, periods: int = 3) -> None:

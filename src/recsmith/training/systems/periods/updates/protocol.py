@@ -1,10 +1,10 @@
-"""What an update is: how a model learns a period that has come.
+"""The interface of an update: how a model learns a new period.
 
     class Update(Protocol)                       # data: {periods: {samples: 8192, update: {name: "mine:Update"}}}
 
-Before a period is trained, and after it was scored, the loop asks `weights`: every step then takes a batch of that
-period and one of each period before it that has a weight, and adds up their losses with these weights. Tables, plans,
-optimizers and steps see one batch with one loss, so any of them goes.
+Before a period is trained, and after it was scored, the loop calls `weights`. Every step then takes a batch of that
+period and one of each earlier period with a weight, and adds up their losses with these weights. Tables, plans,
+optimizers and steps see one batch with one loss, so any of them can be used.
 """
 
 from typing import Any, Protocol
@@ -13,23 +13,23 @@ from recsmith.files import Raw
 
 
 class Update(Protocol):
-    """A way to learn a new period. It is made of its settings, on every rank."""
+    """A way to learn a new period. It is made from its settings, on every rank."""
 
-    window: int = 1  # periods whose samples one pass takes together, the new one among them
-    mixed: int = 1  # periods of which a step takes a batch each, at most
-    least: int = 1  # periods that a stream must have
+    window: int = 1  # periods whose samples one pass takes together, including the new one
+    mixed: int = 1  # most periods of which a step takes a batch each
+    least: int = 1  # fewest periods that a stream must have
 
     def weights(self, job: Any, period: int) -> tuple[float, ...]:
         """Weights of the losses of a period, of the one before it, and so on; called on every rank.
 
-        job: the TrainingJob, in the state before the period is trained. Where a job goes on within a period, this is
-        asked again after `from_raw`, and must say what it said then.
+        job: the TrainingJob, in its state before the period is trained. If a job continues within a period, this is
+        called again after `from_raw`, and must return the same weights.
         """
         return (1.0,)
 
     def to_raw(self) -> Raw | None:
-        """What a checkpoint keeps of it (JSON data); None for nothing."""
+        """The state that a checkpoint keeps (JSON data); None if there is none."""
         return None
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from what a checkpoint kept, on every rank."""
+        """Restore the state from a checkpoint, on every rank."""
