@@ -1,9 +1,9 @@
-"""Tables of raw ids without end: rows are given to ids that come often enough, and taken from others (docs/dynamic.md).
+"""Tables of raw ids from an unbounded set: frequent ids get rows, which other ids lose (docs/dynamic.md).
 
-settings.py says which tables and how, parts.py what does not go with them, id_rows.py which row each id has (with
-_id_rows.c), without torch. tables.py is the module of a model, maps.py what becomes of its batches, exchange.py how ids
-cross ranks, fresh.py draws rows anew, kept.py is what checkpoints and exported models hold, beginning.py what comes
-along from another run.
+Without torch: settings.py says which tables and by which rule, parts.py what they refuse, id_rows.py (with _id_rows.c)
+which row each id has. tables.py is the module of a model, maps.py replaces the ids of its batches by rows, exchange.py
+sends ids between ranks, fresh.py initializes rows again, kept.py defines what checkpoints and exported models hold, and
+beginning.py takes over ids from another run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,46 +37,46 @@ register(TABLES, "dynamic", "recsmith.training.systems.dynamic.tables:DynamicBag
 
 
 class DynamicIds(System):
-    """Tables of raw ids."""
+    """The system of tables with raw ids."""
 
     key = KEY
     settings = tuple[DynamicRule, ...]
     about = "tables of raw ids without end, whose rows are given to ids and taken from them (docs/dynamic.md)"
 
     def check(self, run: "Run", *, launched: bool) -> None:
-        """The compiled code."""
+        """Refuse such a run if the compiled code is missing."""
         if run.model.dynamic:
             from recsmith.training.systems.dynamic.id_rows import check_compiled
 
             check_compiled()
 
     def sizes(self, model: "RunModel", of_data: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Rows of tables with raw ids."""
+        """Number of rows by feature, where raw ids get those of their rule."""
         return sizes(model, of_data) if model.dynamic else of_data
 
     def table_parts(self, model: "RunModel") -> Sequence["Part"]:
-        """Tables with raw ids."""
+        """The part that stands for tables with raw ids, if the model has any."""
         return (_part(),) if model.dynamic else ()
 
     def data_parts(self, run: "Run") -> Sequence["Part"]:
-        """The same, which batches that are read in another way do not go with."""
+        """The same part, because batches that are read in another way do not go with raw ids."""
         return self.table_parts(run.model)
 
     def row_parts(self, run: "Run") -> Sequence["Part"]:
-        """The same, beside who says with which weights tables begin."""
+        """The same part, because other systems may decide the initial weights of tables."""
         return self.table_parts(run.model)
 
     def placed_parts(self, run: "Run", plan: Plan) -> Sequence["Part"]:
-        """The same under a plan, by their names."""
+        """The same part under a plan, with the names of the tables."""
         names = dynamic_tables(run.model, (table.name for table in plan.workload.tables))
         return (_part(*names),) if names else ()
 
     def plan_rules(self, run: "Run", hosts: int) -> Sequence[TableRule]:
-        """No copies."""
+        """Forbid copies of tables with raw ids."""
         return tuple(replace(NO_COPIES, tables=rule.tables) for rule in run.model.dynamic)
 
     def table_module(self, model: "RunModel", tables: Sequence["RunTable"]) -> Any:
-        """Collections whose ids get their rows first."""
+        """The table module that replaces raw ids by rows before the lookup; None if no table has raw ids."""
         rules = dynamic_tables(model, (table.name for table in tables))
         check_own_features(rules, {table.name: table.features for table in tables})
         return {NAME: "dynamic", "dynamic": rules} if rules else None
@@ -88,7 +88,7 @@ class DynamicIds(System):
         configs: Sequence["EmbeddingConfig"],
         device: "torch.device",
     ) -> "nn.Module | None":
-        """The same of tables that are not pooled."""
+        """The module for tables that are not pooled; None if none of them has raw ids."""
         rules = dynamic_tables(model, (table.name for table in tables))
         if not rules:
             return None
@@ -97,18 +97,18 @@ class DynamicIds(System):
         return DynamicSequences(configs, device, dynamic=rules)
 
     def check_model(self, run: "Run", model: "nn.Module") -> None:
-        """What is read or trained in another way."""
+        """Refuse data or pipelines that do not go with raw ids."""
         if run.model.dynamic:
             from recsmith.training.run.refusals import check_together, data_parts
 
             check_together(data_parts(run))
 
     def more_bytes(self, run: "Run", plan: Plan) -> int:
-        """The maps of a rank."""
+        """Host bytes of the maps of a rank."""
         return _map_bytes(run, plan) // plan.cluster.world_size
 
     def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
-        """Which tables, by which rule, and what their maps take."""
+        """A line on the tables with raw ids, their rules, and the memory of their maps."""
         rules = dynamic_tables(run.model, (table.name for table in told.plan.workload.tables))
         if not rules:
             return ()
@@ -118,7 +118,7 @@ class DynamicIds(System):
         return (SystemTold(key=self.key, on=True, said=line),)
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
-        """What counts steps for the maps, and what they did."""
+        """The counter of lookups and evictions, which also passes step numbers to the maps; None without raw ids."""
         if not run.model.dynamic:
             return None
         from recsmith.training.systems.dynamic.counting import CountedIds
@@ -126,29 +126,29 @@ class DynamicIds(System):
         return CountedIds(run.seed)
 
     def line(self, job: "TrainingJob", steps: int) -> tuple[Raw, str]:
-        """Ids, lookups that found a row, and rows that changed hands since the line before."""
+        """Numbers for a log line: ids, lookups that found a row, and rows given to other ids since the last line."""
         counted = _counted(job)
         return ({}, "") if counted is None else counted.line(job)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
-        """Lookups that found a row, and rows that changed hands, in the whole job."""
+        """A line on lookups that found a row, and rows given to other ids, in the whole job."""
         counted = _counted(job)
         return {} if counted is None else {self.key: counted.brought_line(job)}
 
     def check_goes_on(self, before: "Run", run: "Run") -> None:
-        """Refuse ids that have rows by another rule."""
+        """Refuse to continue a checkpoint whose ids got rows by another rule."""
         from recsmith.training.systems.dynamic.going_on import check_same_rules
 
         check_same_rules(before.model, run.model)
 
     def begins_with(self, before: "RunModel", model: "RunModel", tables: Sequence[str], path: str) -> Sequence[str]:
-        """The ids of rows, and by which rule they get some from now on."""
+        """Lines on the ids that are taken over from another run, and on the rule for new ones."""
         from recsmith.training.systems.dynamic.going_on import check_begins
 
         return check_begins(before, model, tables, path) if model.dynamic or before.dynamic else ()
 
     def begin_rows(self, run: "Run", job: "ShardedJob", before: Any, rows: Mapping[str, int]) -> Mapping[str, Ints]:
-        """The same ids have the same rows, or those of a larger table."""
+        """Take over ids from another run; for tables with moved rows, the old row of each row."""
         if not run.model.dynamic:
             return {}
         from recsmith.training.systems.dynamic.beginning import begin_ids
@@ -156,7 +156,7 @@ class DynamicIds(System):
         return begin_ids(job.model, before, rows)
 
     def tensors(self, run: "Run", job: "ShardedJob") -> Mapping[str, Any]:
-        """The ids of rows."""
+        """The tensors of the maps that a checkpoint holds."""
         if not run.model.dynamic:
             return {}
         from recsmith.training.systems.dynamic.kept import tensors_of
@@ -164,21 +164,21 @@ class DynamicIds(System):
         return tensors_of(job.model)
 
     def loaded(self, run: "Run", job: "ShardedJob") -> None:
-        """Find them again."""
+        """Rebuild the maps from loaded tensors."""
         if run.model.dynamic:
             from recsmith.training.systems.dynamic.kept import loaded
 
             loaded(job.model)
 
     def write_files(self, run: "Run", job: "ShardedJob", folder: Path) -> None:
-        """A file of ids for each table."""
+        """Write the ids of each table into a file of the trained model."""
         if run.model.dynamic:
             from recsmith.training.systems.dynamic.kept import write_ids
 
             write_ids(job.model, folder)
 
     def model_in(self, model: "RunModel", folder: Path) -> "RunModel":
-        """With the folder of these."""
+        """The model's settings, with the folder of these files in each rule."""
         return replace(model, dynamic=tuple(replace(rule, ids=str(folder)) for rule in model.dynamic))
 
 

@@ -1,9 +1,9 @@
-"""Raw ids that come along when a run begins with the weights of another one, with their rows (docs/dynamic.md).
+"""Takes over raw ids and their rows if a run begins with the weights of another one (docs/dynamic.md).
 
-In a table of as many rows everything stays where it was. A larger table has other parts: an id of a part of before has
-its row in the part that it belongs to now, in the order of before, and the weights of the row go with it.
+In a table with the same number of rows, nothing moves. A larger table has other parts: each id gets a row in the part
+that it belongs to now, in the earlier order, and the weights of its row move with it.
 
-N rows there, M rows here
+N rows of the earlier table, M rows of the new one
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from recsmith.training.systems.dynamic.tables import maps_in
 
 
 def begin_ids(model: nn.Module, before: Any, rows: Mapping[str, int]) -> dict[str, Ints]:
-    """Give this rank's maps the ids of a training; rows there of the rows here (M,), of tables whose rows moved.
+    """Load the ids of another training into this rank's maps; returns the old row of each row (M,) of moved tables.
 
-    before: checkpoint or exported model, as the system `start_from` opens it (trained.py there). rows: there, of the
-    tables that come along.
+    before: checkpoint or exported model, as the system `start_from` opens it (trained.py there). rows: number of rows
+    there, by table that is taken over.
     """
     moved: dict[str, Ints] = {}
     for maps in maps_in(model):
@@ -37,7 +37,7 @@ def begin_ids(model: nn.Module, before: Any, rows: Mapping[str, int]) -> dict[st
 
 
 def _of_checkpoint(before: Any, name: str, rows: int) -> Mapping[str, Any]:
-    """Arrays over all rows of a table, and over all places where ids wait."""
+    """Arrays over all rows of a table, and over all waiting ids."""
     parts = parts_of_table(rows)
     found: dict[str, Any] = {}
     for key in (*OF_ROWS, *WAITING):
@@ -50,7 +50,7 @@ def _of_checkpoint(before: Any, name: str, rows: int) -> Mapping[str, Any]:
 
 
 def _of_model(folder: Path, name: str) -> Mapping[str, Any]:
-    """The ids of an exported model, which says nothing of when and how often they were seen."""
+    """The ids of an exported model, with zeros for when and how often they were seen, which it does not hold."""
     from recsmith.training.job.export import opened_file
 
     with opened_file(folder / file_of(name)) as opened:

@@ -1,4 +1,4 @@
-"""What is counted of raw ids while a job trains."""
+"""Counts of lookups and evictions of raw ids while a job trains."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from recsmith.workloads import Dynamic
 
 
 class CountedIds(Attached):
-    """Says the maps of a job at which step they are, and what they did since the line before. seed: of the run."""
+    """Passes the step to a job's maps, and collects what they counted since the last log line. seed: of the run."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.lookups, self.served, self.evicted = 0, 0, 0  # of all ranks, up to the last line of the log
-        self._behind: int | None = None  # steps of trainings before, of which rows know when their ids were seen
+        self.lookups, self.served, self.evicted = 0, 0, 0  # of all ranks, up to the last log line
+        self._behind: int | None = None  # steps of earlier trainings, in which the ids of rows were last seen
 
     def before_step(self, job: TrainingJob) -> None:
-        """The step that comes, on all ranks."""
+        """Pass the number of the next step and the seed to the maps; called on all ranks."""
         found = maps_in(job.sharded.model)
         if self._behind is None:
             seen = [int(table.last.max(initial=0)) for maps in found for table in maps.tables.values()]
@@ -32,7 +32,7 @@ class CountedIds(Attached):
             maps.seed, maps.step = self.seed, self._behind + job.progress.step
 
     def line(self, job: TrainingJob) -> tuple[Raw, str]:
-        """Ids that have a row, rows, the share of lookups since the last line that found one, and rows taken away."""
+        """(facts, words) of a log line: ids with a row, rows, and lookups and evictions since the last line."""
         found = maps_in(job.sharded.model)
         tables = [(name, table) for maps in found for name, table in maps.tables.items()]
         lookups, served = sum(maps.lookups for maps in found), sum(maps.served for maps in found)
@@ -54,7 +54,7 @@ class CountedIds(Attached):
         )
 
     def brought_line(self, job: Any) -> str:
-        """The share of all lookups that found a row, ids that have one, and rows that were given anew."""
+        """A line on the whole job: share of lookups that found a row, ids with a row, and rows given to other ids."""
         facts, _ = self.line(job)
         return (
             f"dynamic: {self.served / max(self.lookups, 1):.1%} of lookups found a row of their own; "
@@ -62,11 +62,11 @@ class CountedIds(Attached):
         )
 
     def dynamic_tables(self, job: Any) -> dict[str, Dynamic]:
-        """Which tables have raw ids, and how these get rows."""
+        """The rules of admission and eviction, by table with raw ids."""
         return {name: table.dynamic for maps in maps_in(job.sharded.model) for name, table in maps.tables.items()}
 
     def evicted_shares(self, job: Any) -> dict[str, float]:
-        """The share of a table's lookups that took the row of another id, since it was asked last; of all ranks."""
+        """By table, rows taken from other ids over lookups, since the last call; of all ranks."""
         found = maps_in(job.sharded.model)
         given = {name: maps.given_anew[name] for maps in found for name in maps.tables}  # the same on all ranks
         lookups = torch.tensor([maps.read[name] for maps in found for name in maps.tables], dtype=torch.int64)

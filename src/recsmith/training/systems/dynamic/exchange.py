@@ -1,4 +1,4 @@
-"""Ids go to the ranks that have their parts, and rows come back; in torch.
+"""Sends ids to the ranks that own their parts, and gets their rows back; with torch.
 
 R ranks, T tables
 """
@@ -14,7 +14,7 @@ from recsmith.training.systems.dynamic.id_rows import IdRows, Taken
 
 
 def take_all(maps: Sequence[IdRows], ids: Sequence[Ints], step: int | None) -> list[Taken]:
-    """The rows of the ids of each of T tables; `again` and `missing` are those of all ranks. step: None looks up."""
+    """The rows of ids in each of T tables; `again` and `missing` are of all ranks. step: None only looks up."""
     if dist.is_initialized() and dist.get_world_size() > 1:
         return _across_ranks(maps, ids, step)
     return [_here(each, of_table, np.ones_like(of_table), step) for each, of_table in zip(maps, ids, strict=True)]
@@ -27,7 +27,7 @@ def _here(table: IdRows, ids: Ints, times: Ints, step: int | None) -> Taken:
 
 
 def _across_ranks(maps: Sequence[IdRows], ids: Sequence[Ints], step: int | None) -> list[Taken]:
-    """The different ids of each table go to their owners, each with how often it stands here."""
+    """Send the distinct ids of each table to their owners, each with its number of occurrences; returns their rows."""
     ranks, orders = dist.get_world_size(), list[Ints]()
     asked: list[list[Ints]] = [[] for _ in range(ranks)]
     back: list[Ints] = []
@@ -54,7 +54,7 @@ def _across_ranks(maps: Sequence[IdRows], ids: Sequence[Ints], step: int | None)
 
 
 def _joined(answers: Sequence[Sequence[Ints]], order: Ints, places: Ints, known: int) -> Taken:
-    """What all owners say of a table. order: in which its different ids were asked; places: of each id among these."""
+    """Join the owners' answers for a table. order: in which its distinct ids were sent. places: of each id in these."""
     rows = np.empty(len(order), np.int64)
     rows[order] = np.concatenate([each[0] for each in answers])
     again = np.concatenate([each[1] for each in answers]), np.concatenate([each[2] for each in answers])
@@ -62,7 +62,7 @@ def _joined(answers: Sequence[Sequence[Ints]], order: Ints, places: Ints, known:
 
 
 def exchanged(arrays: Sequence[Sequence[Ints]]) -> list[list[Ints]]:
-    """What each rank sends this one: as many arrays from each as this rank sends to each. arrays: by rank (R, ...)."""
+    """All-to-all of equally many arrays for each rank; returns those received. arrays: by receiving rank (R, ...)."""
     lengths = torch.tensor([[len(each) for each in row] for row in arrays])
     theirs = torch.empty_like(lengths)
     dist.all_to_all_single(theirs, lengths)

@@ -1,4 +1,4 @@
-"""Rows that get another id: their weights are drawn anew and the state of their optimizer is zero, where shards lie.
+"""Initializes rows that are given to another id: new random weights and zero optimizer state, on the rank of the shard.
 
 n rows that get another id, D columns of a shard
 """
@@ -20,9 +20,9 @@ from recsmith.training.tables.protocol import InitialWeights
 
 
 class RowShard(NamedTuple):
-    """A part of a table on this rank.
+    """A shard of a table on this rank.
 
-    kernel: FBGEMM's, in which it is the table of this number. held: its weights, and the state of its rows, in memory.
+    kernel: FBGEMM's module that holds it. number: its index in the kernel. held: its weights and row states in memory.
     """
 
     kernel: Any
@@ -35,7 +35,7 @@ class RowShard(NamedTuple):
 
 
 def shards_in(module: nn.Module) -> dict[str, list[RowShard]]:
-    """The shards of tables in a sharded module, by table."""
+    """The shards in a sharded module, by table."""
     found: dict[str, list[RowShard]] = {}
     kernels: list[Any] = [*kernels_in(module, BatchedFusedEmbeddingBag), *kernels_in(module, BatchedFusedEmbedding)]
     for kernel in kernels:
@@ -48,7 +48,7 @@ def shards_in(module: nn.Module) -> dict[str, list[RowShard]]:
 
 
 def drawn(start: InitialWeights, seed: int, table: str, ids: Ints, columns: range) -> torch.Tensor:
-    """Weights (n, D) of the rows of ids: they follow from seed, table and id alone, whoever had the row before."""
+    """Initial weights (n, D) for ids; they depend on seed, table and id only, not on the row."""
     unit = np.empty((len(ids), len(columns)), np.float32)
     key = np.array([salt(seed, table), columns.start], np.uint64).view(np.int64)
     call_compiled(compiled(MODULE).drawn, (np.ascontiguousarray(ids), key, unit))
@@ -58,7 +58,7 @@ def drawn(start: InitialWeights, seed: int, table: str, ids: Ints, columns: rang
 def draw_anew(
     shards: Mapping[str, list[RowShard]], start: Mapping[str, InitialWeights], seed: int, again: Mapping[str, Any]
 ) -> None:
-    """Draw rows anew wherever they lie on this rank. again: (rows, ids) that get them, by table."""
+    """Initialize rows in the shards of this rank. again: (rows, their new ids), by table."""
     for table, (rows, ids) in again.items():
         for shard in shards.get(table, ()):
             mine = (rows >= shard.first_row) & (rows < shard.first_row + shard.rows)
@@ -68,7 +68,7 @@ def draw_anew(
 
 
 def _held(kernel: Any, number: int, rows: int) -> tuple[torch.Tensor, ...]:
-    """Weights and row-wise or element-wise state of a table of a kernel, to write into; none of one with caches."""
+    """Weights and row-wise or element-wise states of a kernel's table, to write into; empty for kernels with caches."""
     if hasattr(kernel, "overwrite"):
         return ()
     states = kernel.split_optimizer_states()
@@ -77,7 +77,7 @@ def _held(kernel: Any, number: int, rows: int) -> tuple[torch.Tensor, ...]:
 
 
 def _write(shard: RowShard, rows: Ints, weights: torch.Tensor) -> None:
-    """Write weights (n, D) and zeros of optimizers into rows of a shard."""
+    """Write weights (n, D) into rows of a shard, and zeros into their optimizer state."""
     if not shard.held:
         shard.kernel.overwrite(shard.number, rows, weights)
         return

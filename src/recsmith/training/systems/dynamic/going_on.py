@@ -1,4 +1,4 @@
-"""Whether a run with raw ids can go on from a checkpoint, or begin with the weights of another run; without torch."""
+"""Checks that a run with raw ids can continue a checkpoint, or begin with another run's weights; without torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from recsmith.training.systems.dynamic.settings import KEY, DynamicRule, rule_of
 
 
 def check_same_rules(before: Any, now: Any) -> None:
-    """UsageError where ids of the checkpoint have rows by another rule, or in tables of other rows."""
+    """Raise UsageError if rules of raw ids, or rows of their tables, differ between the checkpoint and the run."""
     there, here = {rule.tables: rule for rule in before.dynamic}, {rule.tables: rule for rule in now.dynamic}
     for name in sorted({*there, *here}):
         old, new = there.get(name), here.get(name)
@@ -25,7 +25,7 @@ def check_same_rules(before: Any, now: Any) -> None:
 
 
 def check_begins(before: Any, model: Any, tables: Sequence[str], path: str) -> list[str]:
-    """Lines of the raw ids that come along; UsageError where a table has raw ids in one of the two runs alone."""
+    """Lines on raw ids that are taken over; UsageError if a table has raw ids in only one of the two runs."""
     lines: list[str] = []
     for table in tables:
         old, new = rule_of(before, table), rule_of(model, table)

@@ -1,10 +1,10 @@
-"""Which row of a bounded table each raw id has: found, admitted and evicted by compiled code, without torch.
+"""The map from raw ids to rows of a bounded table: lookup, admission and eviction by compiled code, without torch.
 
-A table is divided into parts by a hash of ids, as many whatever the number of ranks, so that every number of ranks
-gives the same rows. A part owns the rows that follow its first one, and rank r of W has the parts p with p % W == r.
-Row 0 is that of unknown ids: those that were not admitted, or have lost their row.
+A table is divided into parts by a hash of ids. The number of parts does not depend on the number of ranks, so any
+number of ranks gives the same rows. A part owns a range of rows, and rank r of W has the parts p with p % W == r.
+Row 0 is for unknown ids: those that were not admitted, or have lost their row.
 
-n rows here, K parts here
+n rows on this rank, K parts on this rank
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,22 +19,22 @@ from recsmith.errors import UsageError
 from recsmith.workloads.dynamic import Dynamic
 
 MODULE = "training.systems.dynamic._id_rows"
-MOST_PARTS, LEAST_ROWS = 64, 2**14  # of a table; rows of a part, whose share of ids is then right to 0.8 % (1 / root)
-NO_ID, UNKNOWN = -1, -2  # instead of an id: of a row that nobody has, and of row 0
-NO_ROW, ALL_HELD = -1, -2  # instead of a row, as the compiled code gives it
+MOST_PARTS, LEAST_ROWS = 64, 2**14  # most parts; rows of a part, so that its share of ids is right to 0.8 % (1 / root)
+NO_ID, UNKNOWN = -1, -2  # in place of an id: for a free row, and for row 0
+NO_ROW, ALL_HELD = -1, -2  # in place of a row, as the compiled code returns it
 POLICIES = ("lfu", "lru", "age", "none")
-OF_ROWS = ("ids", "seen", "last", "born")  # arrays of a part with a number for each row
-WAITING = ("waiting", "times", "next")  # of ids that wait to be admitted
-KEPT = (*OF_ROWS, *WAITING)  # that a checkpoint holds
+OF_ROWS = ("ids", "seen", "last", "born")  # arrays of a part with an entry for each row
+WAITING = ("waiting", "times", "next")  # arrays of ids that wait to be admitted
+KEPT = (*OF_ROWS, *WAITING)  # arrays that a checkpoint holds
 
 
 def parts_of_table(rows: int) -> int:
-    """Parts of a table of so many rows."""
+    """Number of parts of a table."""
     return max(1, min(MOST_PARTS, rows // LEAST_ROWS))
 
 
 def check_compiled() -> None:
-    """UsageError where the compiled code is missing, without which a lookup would be a loop in Python."""
+    """Raise UsageError if the compiled code is missing; without it, a lookup would be a loop in Python."""
     if compiled(MODULE) is None:
         raise UsageError(
             "model.dynamic needs compiled code, which was not built for want of a C compiler; install a wheel of "
@@ -43,10 +43,10 @@ def check_compiled() -> None:
 
 
 class Taken(NamedTuple):
-    """The rows that ids have for a step, and which were taken from other ids.
+    """The rows of ids for a step, and which rows were taken from other ids.
 
-    rows: of each id; 0 of unknown ones. again: (rows, ids) that get them, which others had before. missing: ids for
-    which no row could be had, since the batch holds the ids of all. known: lookups of ids that had a row before.
+    rows: of each id; 0 for unknown ids. again: (rows that were taken from other ids, their new ids). missing: number of
+    ids that got no row, because the batch reads all rows. known: number of lookups of ids that had a row before.
     """
 
     rows: Ints
@@ -56,9 +56,9 @@ class Taken(NamedTuple):
 
 
 class IdRows:
-    """The ids of a table whose parts this rank has.
+    """This rank's parts of the map of a table.
 
-    rows: of the whole table. dynamic: who gets them. rank, ranks: of those that share the parts.
+    rows: of the whole table. dynamic: rule of admission and eviction. rank, ranks: among which parts are divided.
     """
 
     def __init__(self, rows: int, dynamic: Dynamic, rank: int = 0, ranks: int = 1) -> None:
@@ -81,7 +81,7 @@ class IdRows:
 
     @property
     def count(self) -> int:
-        """Ids that have a row."""
+        """Number of ids that have a row on this rank."""
         return int(np.maximum(self.used, 0).sum()) - (self.mine[:1] == [0])
 
     def parts_of(self, ids: Ints) -> Ints:
@@ -91,19 +91,19 @@ class IdRows:
         return found
 
     def owners(self, ids: Ints) -> Ints:
-        """The rank that has the part of each id."""
+        """The rank that owns each id's part."""
         return self.parts_of(ids) % self.ranks
 
     def look_up(self, ids: Ints) -> Ints:
-        """The row of each id of parts of this rank, 0 of unknown ones; nothing is changed."""
+        """The row of each id of this rank's parts, 0 for unknown ids; changes nothing."""
         found = np.empty_like(ids)
         self._call("rows_of", 0, ids, np.empty(0, np.int64), found)
         return self._of_table(found)
 
     def take(self, ids: Ints, times: Ints, step: int) -> Taken:
-        """The rows of the ids that a step reads, of parts of this rank; ids that have none may get one.
+        """The rows of the ids that a step reads, all of this rank's parts; ids without a row may get one.
 
-        ids: some may stand there more than once. times: how often the step holds each. step: later than all before.
+        ids: may contain duplicates. times: how often the step reads each. step: larger than in all earlier calls.
         """
         found = np.empty_like(ids)
         self._call("rows_of", step, ids, times, found)
@@ -121,32 +121,34 @@ class IdRows:
         return Taken(self._of_table(found), (again_rows, new[others]), missing, known)
 
     def id_of_rows(self) -> Iterator[tuple[int, Ints]]:
-        """(first row, ids of that and of those that follow) of each part: NO_ID and UNKNOWN of those without one."""
+        """Yield (first row, ids of the rows from there on) of each part; NO_ID or UNKNOWN for rows without an id."""
         for number, part in enumerate(self.mine):
             first = part * self.size
             yield first, self.ids[number * self.size :][: min(self.size, self.rows - first)]
 
     def put(self, first: int, ids: Ints) -> None:
-        """Have the rows of a part of this rank the ids of an exported table. first: row of the part."""
+        """Set the ids of a part's rows from an exported table. first: first row of the part."""
         number = self.mine.index(first // self.size)
         self.ids[number * self.size :][: len(ids)] = ids
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What a checkpoint holds of each part, by 'part.array'."""
+        """The arrays that a checkpoint holds of each part, by 'part.array'."""
         kept = [name for name in KEPT if len(getattr(self, name))]
         return {f"{part}.{name}": each for part, arrays in self.arrays_of(kept) for name, each in arrays.items()}
 
     def arrays_of(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, npt.NDArray[Any]]]]:
-        """(part, arrays of it by name, to be written into) of this rank's parts; `made` makes them known."""
+        """Yield (part, its arrays by name) of this rank's parts; call `made` after writing into them."""
         for number, part in enumerate(self.mine):
             here = {"next": slice(number, number + 1)}
             of_rows = slice(number * self.size, (number + 1) * self.size)
             yield part, {name: getattr(self, name)[here.get(name, of_rows)] for name in names}
 
     def begin(self, before: Mapping[str, Any]) -> Ints | None:
-        """Take the ids of a table of another training; the row there of each row here where rows moved, -1 of new ones.
+        """Take over ids of a table of another training; returns the old row of each row, -1 for new ones.
 
-        before: arrays over all rows of that table, and over all places where its ids wait, where they are known.
+        Returns None if no row moved.
+
+        before: arrays over all rows of that table, and over all waiting ids, if they are known.
         """
         there = None if len(before["ids"]) == self.rows else self.moved_rows(before)
         of_row = np.arange(self.rows) if there is None else there
@@ -162,16 +164,16 @@ class IdRows:
         return there
 
     def moved_rows(self, before: Mapping[str, Any]) -> Ints:
-        """The row there of each row here, -1 of new ones: an id of before has a row in the part that is its own now.
+        """The old row of each row, -1 for new rows: each earlier id gets a row in its part of this table.
 
-        Of a part that has no room for all of its ids, those stay that would have lost their rows last.
+        If a part has no room for all of its ids, it keeps those that eviction would have taken last.
         """
         ids, there = before["ids"], np.full(self.rows, -1)
-        there[0] = 0  # of unknown ids
+        there[0] = 0  # row of unknown ids
         known = np.flatnonzero(ids >= 0)
         parts, (seen, last, born) = self.parts_of(ids[known]), (before[name][known] for name in OF_ROWS[1:])
         keys = {"lfu": (last, seen), "lru": (seen, last), "age": (born,), "none": (-born.astype(np.int64),)}
-        leaving = np.lexsort((ids[known], *keys[self.dynamic.evict], parts))  # in a part, those that leave first
+        leaving = np.lexsort((ids[known], *keys[self.dynamic.evict], parts))  # by part, then order of eviction
         ends = np.cumsum(np.bincount(parts, minlength=self.parts))
         for part, of_part in enumerate(np.split(leaving, ends[:-1])):
             first = part * self.size + (part == 0)
@@ -181,13 +183,13 @@ class IdRows:
         return there
 
     def made(self) -> None:
-        """Find ids again after they were written: those of `state`, or by `put`."""
+        """Rebuild the hash tables after ids were written, into arrays of `state` or by `put`."""
         for number, first in enumerate(range(0, len(self.ids), self.size or 1)):
             self.used[number] = np.count_nonzero(self.ids[first : first + self.size] != NO_ID)
         self._call("made", 0)
 
     def _of_table(self, found: Ints) -> Ints:
-        """Rows of the whole table, of rows here; 0 where there is none."""
+        """Rows of the whole table from rows of this rank; 0 if there is none."""
         if self.parts == 1:
             return np.maximum(found, 0)
         part, row = np.divmod(np.maximum(found, 0), max(self.size, 1))

@@ -1,4 +1,4 @@
-"""The ids of a job's rows as checkpoints and exported models hold them: by parts of tables, whatever the ranks are."""
+"""The ids of a job's rows in checkpoints and exported models, by parts of tables, independent of the ranks."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from recsmith.training.systems.dynamic.tables import maps_in
 
 
 def tensors_of(model: nn.Module) -> dict[str, Any]:
-    """What a checkpoint keeps, to save or to load into: tensors by 'table.part.array', on the part's rank."""
+    """The tensors of a checkpoint, to save or to load into, by 'table.part.array', on the rank of the part."""
     return {
         f"{name}.{key}": torch.from_numpy(array.view(np.int32) if array.dtype == np.uint32 else array)
         for maps in maps_in(model)
@@ -23,16 +23,16 @@ def tensors_of(model: nn.Module) -> dict[str, Any]:
 
 
 def loaded(model: nn.Module) -> None:
-    """Find ids again that were loaded into `tensors_of`."""
+    """Rebuild the maps after ids were loaded into `tensors_of`."""
     for maps in maps_in(model):
         for table in maps.tables.values():
             table.made()
 
 
 def write_ids(model: nn.Module, folder: Path) -> None:
-    """Write the ids of the rows of each table (rows,) into a file of its own, on every rank: -1 of rows without one.
+    """Write the id of each row of each table (rows,) into a file for the table; called on every rank.
 
-    Row 0, that of unknown ids, has -2.
+    Rows without an id have -1; row 0, for unknown ids, has -2.
     """
     from recsmith.training.job.export import arrays_of, make_tensor_file
     from recsmith.training.stores.protocol import WholeTensor

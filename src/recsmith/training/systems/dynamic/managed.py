@@ -1,7 +1,7 @@
-"""The same settings as TorchRec's managed collisions, for a job of yours on GPUs, where FBGEMM's operators evict.
+"""Builds TorchRec's managed collisions from the same rules, for your own job on GPUs, where FBGEMM's operators evict.
 
-What differs: TorchRec gives an id another row within a stretch of its hash (HashZch) or sorts all ids every so many
-steps (MCH), no row stands for unknown ids, and an id that has none shares that of another.
+Differences: TorchRec moves an id within a range of rows by its hash (HashZch) or sorts all ids at an interval of steps
+(MCH), no row is reserved for unknown ids, and an id without a row shares the row of another id.
 """
 
 import warnings
@@ -23,19 +23,20 @@ from torchrec.modules.mc_modules import (
 from recsmith.errors import UsageError
 from recsmith.workloads.dynamic import Dynamic
 
-INTERVAL = 1000  # steps after which MCH sorts ids; trade-off: fewer cost more, and follow a stream sooner
-HOURS = 1  # of a lookup after which HashZch may give a row away, beside its rule of the one seen longest ago
+INTERVAL = 1000  # steps after which MCH sorts ids; trade-off: a shorter interval costs more and follows a stream sooner
+HOURS = 1  # hours after a lookup before HashZch may give the row away, in addition to its LRU rule
 
 
 def to_managed_collisions(
     bags: EmbeddingBagCollection, tables: Mapping[str, Dynamic], device: torch.device, *, buckets: int = 1
 ) -> ManagedCollisionEmbeddingBagCollection:
-    """Pooled tables whose raw ids TorchRec maps. tables: rules, of all tables of the collection.
+    """Pooled tables whose raw ids TorchRec maps. tables: rule of each table of the collection.
 
-    buckets: parts of a HashZch map, which ranks share; rows are a multiple of them, and they of the ranks.
+    buckets: parts of a HashZch map, divided among ranks; the number of rows must be a multiple of the buckets, and the
+    buckets a multiple of the ranks.
 
     Raises:
-        UsageError: a table has no rule, or one that TorchRec has no counterpart of.
+        UsageError: a table has no rule, or a rule that TorchRec does not support.
     """
     configs = bags.embedding_bag_configs()
     missing = next((config.name for config in configs if config.name not in tables), None)
@@ -67,7 +68,7 @@ def _module(config: Any, rule: Dynamic, device: torch.device, buckets: int) -> M
     lru = rule.evict == "lru"
     config_of_lru = HashZchEvictionConfig(features=list(config.feature_names), single_ttl=HOURS)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of how TorchRec copies a tensor
+        warnings.simplefilter("ignore")  # PyTorch warns of how TorchRec copies a tensor
         return HashZchManagedCollisionModule(
             zch_size=config.num_embeddings, device=device, total_num_buckets=buckets,
             eviction_policy_name=HashZchEvictionPolicyName.LRU_EVICTION if lru else None,

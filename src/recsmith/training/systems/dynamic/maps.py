@@ -1,4 +1,4 @@
-"""The maps of a model's raw ids on this rank: ids of batches become rows, and rows that change hands are drawn anew.
+"""The maps of a model's raw ids on this rank: they replace ids of batches by rows, and initialize reassigned rows.
 
 n ids of a feature in all samples
 """
@@ -28,11 +28,11 @@ from recsmith.training.tables.protocol import torchrec_initial
 
 
 class IdMaps:
-    """The maps of some tables.
+    """The maps of a collection's tables.
 
-    configs: of all tables of a collection. rules: of those with raw ids. seed: of the run, by which rows are drawn
-    anew. step: that was trained last. lookups, served, evicted: since somebody took these figures. read, given_anew:
-    lookups, and rows that changed hands, by table, since somebody took those.
+    configs: of all tables of the collection. rules: of tables with raw ids. seed: of the run, from which new weights of
+    rows are drawn. step: the last one trained. lookups, served, evicted: counts since CountedIds last read and reset
+    them. read, given_anew: lookups and reassigned rows by table, since they were last read and reset.
     """
 
     def __init__(self, configs: Sequence[BaseEmbeddingConfig], rules: Mapping[str, DynamicRule]) -> None:
@@ -46,12 +46,12 @@ class IdMaps:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Features whose ids are raw."""
+        """The features that have raw ids."""
         return tuple(name for config in self.configs for name in config.feature_names)
 
     @cached_property
     def tables(self) -> dict[str, IdRows]:
-        """The map of each table, as far as it is this rank's; those of a trained model are read from its files."""
+        """This rank's parts of the map of each table; for a trained model, they are read from its files."""
         rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         made: dict[str, IdRows] = {}
         for config in self.configs:
@@ -62,7 +62,7 @@ class IdMaps:
         return made
 
     def rows(self, features: KeyedJaggedTensor, tables: nn.Module) -> KeyedJaggedTensor:
-        """The features with rows in place of raw ids. tables: which hold the rows; in training, ids get some."""
+        """The features with raw ids replaced by rows. tables: module with the rows; in training, new ids get rows."""
         learns = tables.training and torch.is_grad_enabled() and STEPS.runs
         self.step += learns
         values, ends = features.values().clone(), features.offset_per_key()
@@ -84,7 +84,7 @@ class IdMaps:
         )  # fmt: skip
 
     def _learnt(self, found: Sequence[Taken], tables: nn.Module) -> None:
-        """Draw rows anew that change hands, and count."""
+        """Initialize the rows that were given to other ids, and count."""
         self.lookups += sum(len(each.rows) for each in found)
         self.served += sum(each.known for each in found)
         self.evicted += sum(len(each.again[0]) for each in found)
@@ -111,12 +111,12 @@ class IdMaps:
 
 
 def file_of(table: str) -> str:
-    """The file of the ids of a table, in the folder of a trained model."""
+    """Name of the file with a table's ids in the folder of a trained model."""
     return f"ids.{quote(table, safe='')}.safetensors"
 
 
 def _put(ids: Ints, spans: Sequence[slice], rows: Ints) -> None:
-    """Rows in place of the ids of some features."""
+    """Overwrite the ids of some features with rows."""
     first = 0
     for span in spans:
         ids[span] = rows[first : first + span.stop - span.start]
@@ -124,7 +124,7 @@ def _put(ids: Ints, spans: Sequence[slice], rows: Ints) -> None:
 
 
 def _read(table: IdRows, folder: Path, name: str) -> None:
-    """The ids of the parts of this rank, of a trained model."""
+    """Read the ids of this rank's parts of a table from a trained model."""
     from recsmith.training.job.export import opened_weights
     from recsmith.training.stores.protocol import WholeTensor
 

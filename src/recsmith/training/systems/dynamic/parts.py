@@ -1,4 +1,4 @@
-"""Tables of raw ids as a part of a run: what does not go with them; without torch."""
+"""What a run with tables of raw ids refuses; without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from recsmith.training.run.parts import COPIED, PlannedTables
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams.capabilities import Capabilities, owns
 
-FUSED = ("fused", "fused_uvm", "fused_uvm_caching", "key_value")  # kernels whose rows and state can be drawn anew
+FUSED = ("fused", "fused_uvm", "fused_uvm_caching", "key_value")  # kernels whose rows and state can be redrawn
 ON_GPUS = "train on CPUs, or have TorchRec's managed collisions in a job of yours (docs/dynamic.md says how)"
 
 
 @dataclass(frozen=True)
 class RawIds:
-    """Tables with raw ids, by their names where they are known."""
+    """Tables with raw ids, as a part of a run. tables: their names, if a plan is known."""
 
     owns: ClassVar[Capabilities] = Capabilities({job.TABLES, job.IDS})
     needs: ClassVar[Capabilities] = Capabilities({job.BAGS, job.STEP, job.EXCHANGE, job.ORDER, job.BETWEEN, job.ON_CPU})
@@ -23,7 +23,7 @@ class RawIds:
     label: str = "model.dynamic"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Rows that nobody has drawn anew so far, and plans whose rows cannot be."""
+        """Why this part refuses row stores and plans whose rows cannot be initialized again."""
         if owns(other, job.ROWS) and other.label != "rows: tiered":
             return f"{other.label} keeps rows where model.dynamic does not draw them anew yet; leave one of them out"
         if not isinstance(other, PlannedTables):

@@ -1,4 +1,4 @@
-"""Tables of raw ids, as a run names them; without torch."""
+"""Settings of tables with raw ids; without torch."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,20 +8,20 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.workloads.dynamic import Dynamic, Eviction
 from recsmith.workloads.patterns import check_fit, fits
 
-LEAST_ROWS = 2  # that of unknown ids, and one more
+LEAST_ROWS = 2  # row 0 for unknown ids, and one more
 KEY = "model.dynamic"
 
 
 @noun
 class DynamicRule:
-    """Tables whose ids are raw numbers without end, which share a bounded number of rows.
+    """Tables whose ids are raw numbers from an unbounded set, which share a bounded number of rows.
 
-    tables: a name, or a pattern such as 'user*'; of several that fit, the first one counts. rows: of each of them;
-    none: those that `model.tables` or the data say. admit: times an id must have been seen before it has a row, that
-    time counted; until then it reads row 0. evict: which id loses its row to a new one, of those that the batch does
-    not hold: `lfu` the one that was seen least often, `lru` the one that was last seen longest ago, `age` the one that
-    has had its row for the longest time; `none` keeps all. ids: folder of the ids that have rows, in the card of a
-    trained model; nothing else names it.
+    tables: a name, or a pattern such as 'user*'; if several rules fit a table, the first counts. rows: of each table;
+    none: the number in `model.tables` or the data. admit: how often an id must be seen to get a row, including the
+    current time; until then it reads row 0. evict: which id loses its row to a new one, among ids that are not in the
+    batch: `lfu` the one seen least often, `lru` the one not seen for the longest time, `age` the one that has had its
+    row for the longest time; `none` keeps all. ids: folder of the ids that have rows; set only in the card of a trained
+    model.
     """
 
     tables: str
@@ -41,32 +41,32 @@ class DynamicRule:
 
     @property
     def dynamic(self) -> Dynamic:
-        """Who gets a row."""
+        """The admission and eviction rule."""
         return Dynamic(admit=self.admit, evict=self.evict)
 
     def said(self) -> str:
-        """In words."""
+        """The rule in words."""
         return f"admit {self.admit}, evict {self.evict}"
 
 
 def rule_of(model: Any, table: str) -> DynamicRule | None:
-    """The rule by which a table of a model has raw ids; None where it has rows."""
+    """The rule of a table with raw ids; None if the ids of the table are row numbers."""
     return next((each for each in model.dynamic if fits(each.tables, table)), None)
 
 
 def dynamic_tables(model: Any, tables: Iterable[str]) -> dict[str, DynamicRule]:
-    """The rules of these tables that have one."""
+    """The rules of those of these tables that have raw ids."""
     found = ((name, rule_of(model, name)) for name in tables)
     return {name: rule for name, rule in found if rule is not None}
 
 
 def sizes(model: Any, of_data: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Rows that the tables of features have, by feature: of raw ids as the rules say; None where `model.tables` does.
+    """Number of rows of each feature's table, from the rules for raw ids; None if `model.tables` has the number.
 
-    of_data: ids that the data says each feature has.
+    of_data: number of ids of each feature in the data.
 
     Raises:
-        UsageError: a rule fits no table, or says other rows than `model.tables`.
+        UsageError: a rule fits no table, or has other rows than `model.tables`.
     """
     named = {table.name: table for table in model.tables}
     found = dict(of_data)
@@ -88,7 +88,7 @@ def sizes(model: Any, of_data: Mapping[str, int | None]) -> dict[str, int | None
 
 
 def check_own_features(rules: Iterable[str], features: Mapping[str, Iterable[str]]) -> None:
-    """UsageError where another table looks up a feature of raw ids. rules: tables of these. features: of all tables."""
+    """Raise UsageError if two tables look up one feature of raw ids. rules: tables of raw ids. features: by table."""
     owner = {feature: table for table in rules for feature in features[table]}
     for table, of_table in features.items():
         odd = next((each for each in of_table if owner.get(each, table) != table), None)

@@ -1,4 +1,4 @@
-"""Tables of raw ids: to a model they are the collections that hold their rows."""
+"""Modules for tables of raw ids, which a model uses like TorchRec's embedding collections."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,28 +25,28 @@ AHEAD = "raw ids get their rows when their batch trains"
 
 
 class DynamicModule(TableModule):
-    """What pooled tables of raw ids and those of sequences have in common. tables: TorchRec's collection of rows."""
+    """The common part of pooled and sequence tables with raw ids. tables: TorchRec's collection that holds rows."""
 
     tables: Any
     maps: IdMaps
     collected: tuple[BaseEmbeddingConfig, ...]
 
     def features(self) -> Features:
-        """All, some of them raw ids."""
+        """The features of all tables, and which of them have raw ids."""
         names = tuple(name for config in self.collected for name in config.feature_names)
         return Features(names, raw=self.maps.features)
 
     def stored(self) -> list[BaseEmbeddingConfig]:
-        """The tables as they are."""
+        """TorchRec's configs of all tables."""
         return list(self.collected)
 
     def why_not_ahead(self) -> str | None:
-        """Rows change hands between batches."""
+        """The reason: rows are given to other ids between batches."""
         return AHEAD
 
 
 class DynamicBags(nn.Module, DynamicModule):
-    """Pooled tables of which some have raw ids. dynamic: the rules of these."""
+    """Pooled tables, some of which have raw ids. dynamic: rules by table with raw ids."""
 
     settings_noun = None  # model.dynamic asks for it
 
@@ -67,13 +67,13 @@ class DynamicBags(nn.Module, DynamicModule):
         return self.tables(self.maps.rows(features, self.tables))
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """The weights of rows, of which row 0 is that of unknown ids."""
+        """The weights of a table's rows, of which row 0 is for unknown ids; None if this module has no such table."""
         bags: Any = self.tables.embedding_bags
         return bags[name].weight.detach() if name in bags else None
 
 
 class DynamicSequences(nn.Module, DynamicModule):
-    """Tables that are not pooled, of which some have raw ids. dynamic: the rules of these."""
+    """Tables that are not pooled, some of which have raw ids. dynamic: rules by table with raw ids."""
 
     def __init__(
         self, configs: Sequence[EmbeddingConfig], device: torch.device, *, dynamic: Mapping[str, DynamicRule]
@@ -91,11 +91,11 @@ class DynamicSequences(nn.Module, DynamicModule):
         return self.tables(self.maps.rows(features, self.tables))
 
     def vectors(self, name: str) -> torch.Tensor | None:
-        """The weights of rows, of which row 0 is that of unknown ids."""
+        """The weights of a table's rows, of which row 0 is for unknown ids; None if this module has no such table."""
         rows: Any = self.tables.embeddings
         return rows[name].weight.detach() if name in rows else None
 
 
 def maps_in(model: nn.Module) -> list[IdMaps]:
-    """The maps of a model, sharded or not, in its order."""
+    """The maps of a model, sharded or not, in the order of its modules."""
     return [module.maps for module in model.modules() if isinstance(module, DynamicBags | DynamicSequences)]

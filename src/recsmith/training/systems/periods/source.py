@@ -84,8 +84,7 @@ class PeriodSource(DatasetSource):
         return (position.epoch, True) if over > 0 else (position.epoch + 1, False)
 
     def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
-        """Yield the batches of a rank, period after period; a state may come from other ranks, another size, or less
-        data.
+        """Yield a rank's batches, period after period; a state may come from other ranks, another size, or less data.
 
         Raises:
             UsageError: a period has too few samples for one step, or the state is of other periods.
