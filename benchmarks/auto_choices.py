@@ -1,6 +1,6 @@
 """What `auto` chooses by a predicted step, beside jobs with and without it that are trained in turn.
 
-    python benchmarks/auto_choices.py tell                                   # what is told, and what asking takes
+    python benchmarks/auto_choices.py tell                                   # what is predicted, and what asking takes
     python benchmarks/auto_choices.py measure --rows auto.jsonl --jobs narrow-2,balance-1   # goes on; minutes, idle
     python benchmarks/auto_choices.py table --rows auto.jsonl
 
@@ -214,7 +214,7 @@ def told_row(name: str) -> Words:
 
 def tell(names: list[str]) -> None:
     """What is told of each job."""
-    print("| job | figure of the rule before | taken before | told | taken now | CPU s |\n|---|---|---|---|---|---|")
+    print("| job | figure of the old rule | taken before | predicted | taken now | CPU s |\n|---|---|---|---|---|---|")
     for name in names:
         row = told_row(name)
         print(f"| {name} | {row['figure']} | {row['before']} | {row['told']:+.1%} of {row['step_s'] * 1e3:.1f} ms | "
@@ -240,9 +240,9 @@ def measure(names: list[str], rows: Path, seeds: int, blocks: int) -> None:
 
 
 def table(rows: Path) -> None:
-    """Told beside measured."""
+    """Predicted gains beside measured ones."""
     there = read_rows(rows)
-    print("| job | figure of the rule before | then | told | now | measured | faster |\n|---|---|---|---|---|---|---|")
+    print("| job | figure of the old rule | then | predicted | now | measured | faster |\n|---|---|---|---|---|---|---|")
     for told in (each for each in there if "told" in each):
         took = {(each["kind"], each["seed"]): each["wall_s"] for each in there
                 if each["job"] == told["job"] and "wall_s" in each}  # fmt: skip

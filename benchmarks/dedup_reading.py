@@ -46,7 +46,7 @@ def main() -> None:
         plain, alone = (statistics.median(took[kind]) for kind in (False, True))
         print(f"| {size} | {factor:.1f} | {plain:.3f} us | {alone:.3f} us | {alone - plain:+.3f} us |", flush=True)
 
-    print("\n| samples | features | columns | bags for each distinct one | measured | told |\n" + "|---" * 6 + "|")
+    print("\n| samples | features | columns | bags for each distinct one | measured | predicted |\n" + "|---" * 6 + "|")
     for samples, features, columns, factor in GIVEN[:1] if chosen.quick else GIVEN:
         giving = given(samples, features, columns, factor, 3 if chosen.quick else 40)
         told = giving_s(samples, features, features * columns)

@@ -334,7 +334,8 @@ def show(found: dict[str, Words], factors: dict[int, tuple[float, float]]) -> No
         f"on {each} ranks embeddings {factors[each][0]:.2f}, the rest {factors[each][1]:.2f}" for each in ranks
     )
     print(f"\nsteps of other jobs take so many times what is predicted: {slow}; load {os.getloadavg()[0]:.1f}\n")
-    print("| job | memory told | measured | apart | step told | on this machine | measured | apart | systems named |")
+    heads = ("job", "predicted memory", "measured", "off by", "predicted step", "on this machine", "measured", "off by")
+    print("| " + " | ".join((*heads, "systems named")) + " |")
     print("|---|---|---|---|---|---|---|---|---|")
     within = [0, 0, 0]
     for name, job in found.items():
@@ -391,7 +392,7 @@ RATES: dict[str, Words] = {  # of the trainer: jobs that are none of the twelve
 
 def show_rates(only: list[str], clock: str) -> None:
     """Steps of other jobs beside what is predicted for them."""
-    print("| job | predicted | measured | apart |\n|---|---|---|---|")
+    print("| job | predicted | measured | off by |\n|---|---|---|---|")
     for name in only:
         with tempfile.TemporaryDirectory() as folder:
             run = a_run(f"{folder}/out", **RATES[name])

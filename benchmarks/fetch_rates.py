@@ -79,7 +79,7 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     took: list[float] = []
     parts: list[tuple[float, float, float]] = []
-    print("| tables | rows | columns | ids of each | in memory | zipf | lookups without | told | measured |")
+    print("| tables | rows | columns | ids of each | in memory | zipf | lookups without | predicted | measured |")
     print("|---|---|---|---|---|---|---|---|---|")
     for shape in SHAPES[: chosen.shapes]:
         with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
     python benchmarks/loads.py blocks --movielens FOLDER         # without a folder three sets
     python benchmarks/loads.py batches                           # how busy the fullest of 1,000 batches makes a block
-    python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, and as told
+    python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, and the predicted one
     python benchmarks/loads.py bounds --problems 1000            # random problems with blocks: bound and brute force
     python benchmarks/loads.py kernels --repeats 7               # of row-wise plans on two CPU ranks, rank by rank
     python benchmarks/loads.py plans --ranks 4 --repeats 5       # chosen with blocks and without, their kernels
@@ -127,7 +127,7 @@ def blocks(folder: str | None) -> bool:
 def batches(folder: str | None) -> bool:
     """Prints how many ids the busiest block has in the fullest batches; whether none has more than memory is told."""
     good = True
-    print("set            ranks   mean   told at 99.9 %   fullest of batches   told over it")
+    print("set            ranks   mean   predicted at 99.9 %   fullest of batches   predicted / it")
     for stream in streams(folder):
         table, size = table_of(stream), len(stream.batches[0])
         for ranks in RANKS:
@@ -137,8 +137,8 @@ def batches(folder: str | None) -> bool:
             block = -(-stream.rows // ranks)
             fullest = max(int(np.bincount(ids // block, minlength=ranks).max()) for ids in stream.half(1))
             good &= fullest <= 1.01 * told  # one batch of four in which one of 256 has more
-            words = f"{stream.name:<14} {ranks:>5} {size * share[0]:>6.0f} {told:>16.0f}"
-            print(f"{words} {fullest:>20} {told / fullest:>14.3f}")
+            words = f"{stream.name:<14} {ranks:>5} {size * share[0]:>6.0f} {told:>21.0f}"
+            print(f"{words} {fullest:>20} {told / fullest:>16.3f}")
     return good
 
 
