@@ -36,7 +36,8 @@ BATCHED_S, SPREAD_S, JOINED_S = 1e-3, 7e-9, 3e-9
 class StepWork:
     """The work of a rank in a step of one model.
 
-    pooled: pooled numbers. weights: number of weights of the dense layers. layers_s: seconds of the dense layers.
+    pooled: number of values that it pools. weights: number of weights of the dense layers. layers_s: seconds of the
+    dense layers.
     """
 
     pooled: float

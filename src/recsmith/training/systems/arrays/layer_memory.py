@@ -16,7 +16,8 @@ from recsmith.prediction.activations.scheduler import ArraySchedule, partitions,
 from recsmith.training.systems.arrays.scheduling.profiling import H100, TracedStep, cpu_rates, traced
 from recsmith.training.systems.arrays.scheduling.running import HostCopies, StreamedCopies, run_schedule
 
-Shapes = tuple[tuple[int, int], tuple[int, int], int]  # of a member's pooled vectors; of dense features; labels
+# (shape of a member's pooled vectors, shape of dense features, number of labels)
+Shapes = tuple[tuple[int, int], tuple[int, int], int]
 
 
 class LayerMemory:

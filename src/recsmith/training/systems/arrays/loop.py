@@ -100,7 +100,7 @@ class ArrayModels(TrainedModels):
         self._broken |= ~outcome.loss.isfinite()
 
     def agree(self) -> None:
-        """End members whose loss was not finite on any rank.
+        """End members whose loss was not finite on at least one rank.
 
         Raises:
             RecSmithError: no member is left.

@@ -51,7 +51,7 @@ class DynamicIds(System):
             check_compiled()
 
     def sizes(self, model: "RunModel", of_data: Mapping[str, int | None]) -> Mapping[str, int | None]:
-        """Number of rows by feature, where raw ids get those of their rule."""
+        """Number of rows by feature; for raw ids, the rules decide it."""
         return sizes(model, of_data) if model.dynamic else of_data
 
     def table_parts(self, model: "RunModel") -> Sequence["Part"]:

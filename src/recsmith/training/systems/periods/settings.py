@@ -19,7 +19,7 @@ class Periods:
     column: instead, the column of the data by whose times periods are made. every: length of a period in the column's
     unit, in seconds for dates. update: how a new period is learned: incremental, from its samples alone; window, from
     the last periods; future_gradient, by weighted losses of the last periods; or a component of yours (docs/online.md).
-    score_ahead: which periods after the newest trained one a model scores; 1 is the next.
+    score_ahead: periods that a model scores, counted from the newest trained one; 1 is the next.
     most: number of periods that are used, from the first; none: all.
     """
 

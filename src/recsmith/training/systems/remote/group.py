@@ -20,7 +20,7 @@ from recsmith.jobs.machine import listener
 from recsmith.training.systems.remote.calls import ServerPlace
 from recsmith.training.systems.remote.on_sockets import descriptors_to_servers
 
-STORE_S = 30.0  # seconds after which a store's client that gets no answer fails
+STORE_S = 30.0  # seconds after which a request to the store that gets no answer fails
 Sockets = set[tuple[int, str]]  # (file descriptor, its target in /proc/self/fd)
 
 

@@ -132,7 +132,7 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
         for message in _until_ended(servers, ranks, log):
             on_message(message)
         del store
-        return max((each.result for each in ranks.values() if each.finished), key=len)  # from the model's writer
+        return max((each.result for each in ranks.values() if each.finished), key=len)  # from the writer of the model
 
 
 def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
@@ -268,7 +268,8 @@ def _until_ended(
                 (each.folder / ENDED).touch()
                 rest = "; the others go on" if left.keys() - out else ""
                 yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}){rest}")}
-        if asked not in (here := left.keys() - out - silent) and here:  # a signal to any of them ends all
+        # a signal is passed on to one trainer, which makes all of them end
+        if asked not in (here := left.keys() - out - silent) and here:
             asked = min(here)
             yield {"pid": left[asked].process.pid}
         time.sleep(POLL_S)

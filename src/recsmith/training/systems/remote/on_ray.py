@@ -31,7 +31,7 @@ from recsmith.training.systems.remote.calls import (
     too_late,
 )
 
-THREADS = 16  # of a server: so many calls wait or run at once
+THREADS = 16  # of a server: this many calls wait or run at once
 NAMESPACE = "recsmith"  # Ray namespace of the actors' names
 Arrays = dict[str, Any]
 

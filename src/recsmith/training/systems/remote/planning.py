@@ -18,7 +18,8 @@ from recsmith.units import counted, format_size, format_time
 
 PLACE = "remote.json"  # file in the folder of a run while its servers run
 AS_TOLD = 1.5  # a step that took longer than this many times the prediction says nothing about embeddings
-OWN = ("output", "ranks", "plan", "data.feed", "data.engine", "data.ray_address")  # a joining trainer's own
+# settings in which a trainer that joins may differ from the job
+OWN = ("output", "ranks", "plan", "data.feed", "data.engine", "data.ray_address")
 
 
 def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> list[str]:

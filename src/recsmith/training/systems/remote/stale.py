@@ -53,7 +53,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         model = LeasedModel(job, client, whole)
         while (left_by := train_steps(model, batches, watchers, ending, StepTimes())) is not None:
             never_anew(left_by)
-            client.ask("stop", signal=left_by == END)  # all trainers, after they have trained and saved a step
+            # this ends all trainers, after they have trained and saved the step under way
+            client.ask("stop", signal=left_by == END)
         client.batch = None
         chief = client.wait_for("drained")
         client.lost, client.joined, client.left = (chief["told"][each] for each in ("lost", "joined", "left"))

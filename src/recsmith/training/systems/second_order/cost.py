@@ -24,8 +24,8 @@ AVERAGED = 10  # gradients that progressive L-BFGS averages
 NEWTON_VECTORS = 8  # weights before and now, gradient, direction, solution, product, residual, H * direction
 HALVINGS = 12  # halvings of a step length after which a line search is given up
 # Measured by `python benchmarks/second_order.py steps`: a pass by torch.func over PyTorch's own pass, the additional
-# seconds of its calls for each batch, and Hessian products in a Newton step of DANCE. ERRORS below are the largest
-# relative errors of steps predicted with these numbers.
+# seconds of its calls for each batch, and Hessian products in a Newton step of DANCE. ERRORS: how far measured steps
+# are from predictions with these numbers, as a share.
 PASS, CALLS_S, PRODUCTS = 1.7, 1.3e-3, 4
 # Log loss above Adam's after four passes, from random layers: `python benchmarks/second_order.py layers`.
 ABOVE_ADAM = {"progressive_lbfgs": "0.0031 ± 0.0045", "dance": "0.0192 ± 0.0080"}

@@ -58,7 +58,7 @@ class Passed:
 
 
 TOLD_S = 10.0  # seconds between two lines within a stage of DANCE
-PASSED = WeakKeyDictionary[nn.Module, Passed]()  # by the sharded model that a step trains
+PASSED = WeakKeyDictionary[nn.Module, Passed]()  # keyed by the sharded model that a step trains
 
 
 class SecondOrderStep(UnpipelinedStep):
