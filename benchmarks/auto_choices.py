@@ -242,7 +242,7 @@ def measure(names: list[str], rows: Path, seeds: int, blocks: int) -> None:
 def table(rows: Path) -> None:
     """Predicted gains beside measured ones."""
     there = read_rows(rows)
-    print("| job | figure of the old rule | then | predicted | now | measured | faster |\n|---|---|---|---|---|---|---|")
+    print("| job | figure of the old rule | then | predicted | now | measured | faster |\n" + "|---" * 7 + "|")
     for told in (each for each in there if "told" in each):
         took = {(each["kind"], each["seed"]): each["wall_s"] for each in there
                 if each["job"] == told["job"] and "wall_s" in each}  # fmt: skip

@@ -2,7 +2,7 @@
 
     python benchmarks/loads.py blocks --movielens FOLDER         # without a folder three sets
     python benchmarks/loads.py batches                           # how busy the fullest of 1,000 batches makes a block
-    python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, and the predicted one
+    python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, predicted too
     python benchmarks/loads.py bounds --problems 1000            # random problems with blocks: bound and brute force
     python benchmarks/loads.py kernels --repeats 7               # of row-wise plans on two CPU ranks, rank by rank
     python benchmarks/loads.py plans --ranks 4 --repeats 5       # chosen with blocks and without, their kernels

@@ -86,7 +86,7 @@ def priced(gpu: str, folder: Path, models: list[str], tasks: list[int]) -> Float
 def table(prices: Floats) -> Iterator[str]:
     """Optimism of each planner, and what it costs beside the pick of two models' mean; all roles of the thirds."""
     yield f"{len(prices)} tasks, {THIRDS} models in each role\n"
-    yield "| planner | predicted for own plans / for others', mean (95 %) | longer than the pick of two models, mean (95 %) |"
+    yield "| planner | predicted, own plans / others', mean (95 %) | longer than the pick of two models, mean (95 %) |"
     yield "|---|---|---|"
     roles = list(permutations(range(THIRDS)))
     for number, planner in enumerate(PLANNERS):
