@@ -68,7 +68,12 @@ class LayerMemory:
     ) -> tuple[torch.Tensor, torch.Tensor, list[list[torch.Tensor]]]:  # fmt: skip
         """(logits (K, B, L), gradients of pooled vectors (B, K, T * D), gradients of the weights of each member).
 
-        gradient: function of (numbers of members, their logits) that returns the gradient of the loss for these logits.
+        Args:
+            pooled: vectors of all members (B, K, T * D).
+            dense: dense features, one row a sample.
+            labels: number of labels, L.
+            weights: of each member.
+            gradient: function of (numbers of members, their logits) that returns the loss gradient for the logits.
         """
         device, shapes = pooled.device, ((len(pooled), pooled.shape[2]), (len(dense), dense.shape[1]), labels)
         schedule, steps = self._planned(shapes, device)

@@ -26,7 +26,12 @@ def weighed(
 ) -> tuple[ArrayGain, list[str]]:
     """The predicted gain of training the members of a run's array together, and lines that report it.
 
-    ranks: number of ranks. step_by: predicts the step of a run, or has another process do so.
+    Args:
+        run: the run, with an array.
+        source: its data.
+        ranks: number of ranks.
+        device: on which ranks train.
+        step_by: predicts the step of a run, or has another process do so.
 
     Raises what predicting the step, building the models and LayerMemory.plan raise.
     """

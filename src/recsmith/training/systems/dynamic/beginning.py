@@ -22,8 +22,10 @@ from recsmith.training.systems.dynamic.tables import maps_in
 def begin_ids(model: nn.Module, before: Any, rows: Mapping[str, int]) -> dict[str, Ints]:
     """Load the ids of another training into this rank's maps; returns the old row of each row (M,) of moved tables.
 
-    before: checkpoint or exported model, as the system `start_from` opens it (trained.py there). rows: number of rows
-    there, by table that is taken over.
+    Args:
+        model: the sharded model.
+        before: checkpoint or exported model, as the system `start_from` opens it (trained.py there).
+        rows: number of rows there, by table that is taken over.
     """
     moved: dict[str, Ints] = {}
     for maps in maps_in(model):

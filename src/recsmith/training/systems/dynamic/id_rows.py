@@ -103,7 +103,10 @@ class IdRows:
     def take(self, ids: Ints, times: Ints, step: int) -> Taken:
         """The rows of the ids that a step reads, all of this rank's parts; ids without a row may get one.
 
-        ids: may contain duplicates. times: how often the step reads each. step: larger than in all earlier calls.
+        Args:
+            ids: may contain duplicates.
+            times: how often the step reads each entry of `ids`.
+            step: larger than in all earlier calls.
         """
         found = np.empty_like(ids)
         self._call("rows_of", step, ids, times, found)

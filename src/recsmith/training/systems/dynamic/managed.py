@@ -30,10 +30,14 @@ HOURS = 1  # hours after a lookup before HashZch may give the row away, in addit
 def to_managed_collisions(
     bags: EmbeddingBagCollection, tables: Mapping[str, Dynamic], device: torch.device, *, buckets: int = 1
 ) -> ManagedCollisionEmbeddingBagCollection:
-    """Pooled tables whose raw ids TorchRec maps. tables: rule of each table of the collection.
+    """Pooled tables whose raw ids TorchRec maps.
 
-    buckets: parts of a HashZch map, divided among ranks; the number of rows must be a multiple of the buckets, and the
-    buckets a multiple of the ranks.
+    Args:
+        bags: the collection of tables.
+        tables: rule of each table of the collection.
+        device: of the maps.
+        buckets: parts of a HashZch map, divided among ranks; the number of rows must be a multiple of the buckets, and
+            the buckets a multiple of the ranks.
 
     Raises:
         UsageError: a table has no rule, or a rule that TorchRec does not support.

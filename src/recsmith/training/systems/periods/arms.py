@@ -33,8 +33,16 @@ def replay(
 ) -> list[Replayed]:  # fmt: skip
     """Learn the stream of a run by each arm from each seed; results that the folder holds are read from there.
 
-    train: trains a run, on every rank. agreed: gives every rank what rank 0 found. Seeds run one after the other, so
-    that a disturbance of the machine affects all arms of a seed.
+    Seeds run one after the other, so that a disturbance of the machine affects all arms of a seed.
+
+    Args:
+        run: the run, with periods.
+        arms: updates by name, as a run names them.
+        seeds: of weights and sample order.
+        folder: of trained models and measured results.
+        train: trains a run, on every rank.
+        agreed: gives every rank what rank 0 found.
+        say: called with a line for each arm and seed that is trained.
 
     Raises:
         CorruptFile: the folder holds results that were measured with other settings.

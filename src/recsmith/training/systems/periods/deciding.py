@@ -31,8 +31,12 @@ class Decision:
 def decided_update(run: Run, train: Callable[[Run], Raw], say: Callable[[str], object]) -> Run:
     """The run with an update that pays in place of `auto`, by a replay of its first periods; called on every rank.
 
-    The decision is kept in the run's folder, so a job that continues keeps it. train: trains a run on every rank.
-    say: called with the decision and the reason.
+    The decision is kept in the run's folder, so a job that continues keeps it.
+
+    Args:
+        run: the run, with or without periods.
+        train: trains a run, on every rank.
+        say: called with the decision and the reason.
 
     Raises:
         CorruptFile: the file of an earlier decision is damaged.

@@ -86,7 +86,11 @@ class ServerCalls(ABC):
     def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
         """Call a function of a server without waiting; the returned function waits for the answer.
 
-        timeout: seconds from now after which waiting ends.
+        Args:
+            server: number of the server.
+            function: name of the function.
+            tensors: its arguments (`worded` adds JSON data).
+            timeout: seconds from now after which waiting ends.
 
         Raises (when the answer is waited for):
             RecSmithError: the server refused the call, failed, has ended, or did not answer in time.

@@ -140,8 +140,9 @@ class HeardTrainers:
 class Members(HeardTrainers):
     """The trainers of a job that keep step.
 
-    wanted: number that gathers before the job begins, including those left out. step: number of committed steps.
-    can_share: whether this many trainers can share a step evenly; surplus trainers wait until they are needed.
+    wanted: number of trainers that must gather before the job begins, including those left out. step: number of
+    committed steps. can_share: whether this many trainers can share a step evenly; surplus trainers wait until they are
+    needed.
 
     Nobody is waited for longer than LONG times the timeout: a trainer that has not come or pushed by then is left out.
     """

@@ -44,8 +44,12 @@ def trainer_job(
 ) -> tuple[TrainingJob, Batches]:  # fmt: skip
     """The job of a trainer at the step that the servers have reached, and its next batches.
 
-    number: of this trainer; 0 writes the log. width: number of trainers that share a step; None: as many as the job
-    began with. batches_of: makes the batches.
+    Args:
+        run: the run of the job.
+        client: this trainer's access to the servers.
+        number: of this trainer; 0 writes the log.
+        width: number of trainers that share a step; None: as many as the job began with.
+        batches_of: makes the batches.
 
     Raises:
         RecSmithError: the servers are ahead of the last known dense layers.

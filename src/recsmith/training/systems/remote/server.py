@@ -49,8 +49,11 @@ from recsmith.training.systems.remote.updates import held_shards, merged
 def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFunctions:
     """The functions of a server of a run, in a process group of all servers.
 
-    settings: `run`; `trainers`, how many begin; `meet`, the 'host:port' of the store where process groups form; and
-    `processes`, the folder in which each trainer has a folder of its own.
+    Args:
+        place: of the servers.
+        server: number of this server.
+        settings: `run`; `trainers`, how many begin; `meet`, the 'host:port' of the store where process groups form; and
+            `processes`, the folder in which each trainer has a folder of its own.
     """
     host, _, port = settings["meet"].rpartition(":")
     if host == LOOPBACK:

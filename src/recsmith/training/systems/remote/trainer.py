@@ -28,8 +28,12 @@ from recsmith.units import counted
 def train_on_trainer(run: Raw, place: Raw, meet: str, name: str, *, joins: bool = False) -> Raw:
     """Train a run as one of its trainers; returns the result (JSON data), or why this trainer was `left_out`.
 
-    place: of the servers. meet: 'host:port' of the store where process groups form. name: of this trainer. joins:
-    whether it joined the running job; a signal then ends this trainer alone.
+    Args:
+        run: the run (JSON data).
+        place: of the servers (JSON data of a ServerPlace).
+        meet: 'host:port' of the store where process groups form.
+        name: of this trainer.
+        joins: whether this trainer joined the running job; a signal then ends it alone.
     """
     made, where = run_of_job(run), ServerPlace(**place)
     assert made.remote is not None

@@ -78,8 +78,12 @@ def newton(
 ) -> NewtonOutcome:  # fmt: skip
     """Take damped Newton steps from the current parameters until the gradient's norm is at most `least`.
 
-    curvature: parts of the samples from which the Hessian is computed; None: all parts. stepped: called after each step
-    with the number of steps taken and the damped loss.
+    Args:
+        damped: the damped loss of the samples.
+        least: norm of the gradient at which steps end.
+        settings: of DANCE.
+        curvature: parts of the samples from which the Hessian is computed; None: all parts.
+        stepped: called after each step with the number of steps taken and the damped loss.
 
     Raises:
         AskedToEnd: a rank was asked to end before the first gradient was known; if later, the steps so far are kept.

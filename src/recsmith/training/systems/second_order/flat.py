@@ -166,8 +166,12 @@ class DampedLoss:
     ) -> tuple[float, torch.Tensor, float, torch.Tensor] | None:
         """(rate, weights, loss, gradient) after a step that lowers the loss by Armijo's rule; None if no step does.
 
-        The step starts at `at`, whose loss and gradient are given, and subtracts `way` times `rate`, which is halved up
-        to HALVINGS times.
+        Args:
+            at: the weights at which the step starts.
+            loss: the damped loss there.
+            slope: its gradient (d,).
+            way: the direction (d,) that is subtracted.
+            rate: the first length of the step, as a multiple of `way`; each of HALVINGS lengths is half of the last.
         """
         gain = float(slope.double() @ way.double())
         for _ in range(HALVINGS):

@@ -69,8 +69,12 @@ def logits_of(
 ) -> torch.Tensor:  # fmt: skip
     """The logits of equal models (n, B, ...), computed as batched products if there are several.
 
-    named: parameters of each model. pooled: (B, n, T * D); None if the models have no pooled tables. inputs: dense and
-    sparse features.
+    Args:
+        models: n equal models.
+        given: the stand-in for their pooled tables, or None.
+        named: parameters of each model, by name.
+        pooled: vectors (B, n, T * D); None if the models have no pooled tables.
+        inputs: dense and sparse features.
     """
 
     def one(weights: dict[str, torch.Tensor], vectors: Any) -> torch.Tensor:
@@ -87,7 +91,14 @@ def traced(
     models: Sequence[nn.Module], given: Any, shapes: tuple[Sequence[int], Sequence[int], int], rates: LayerRates,
     device: torch.device,
 ) -> TracedStep:  # fmt: skip
-    """Trace the step of equal models. shapes: of pooled vectors, of dense features; number of labels.
+    """Trace the step of equal models.
+
+    Args:
+        models: n equal models.
+        given: the stand-in for their pooled tables.
+        shapes: of pooled vectors, of dense features; number of labels.
+        rates: speeds of the device.
+        device: for which the step is traced.
 
     Raises:
         UsageError: a user's own model cannot be traced, or has an operation that cannot be repeated.
