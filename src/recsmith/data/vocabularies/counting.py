@@ -20,7 +20,6 @@ from recsmith.data.vocabularies.keys import keys_of
 RANGES = 256  # ranges of keys; a merge holds one range of each run in memory
 RANGE_SHIFT = np.uint64(56)  # bits; a key's leading 8 bits are the number of its range
 COPIES = 6  # memory for sorting, joining and writing, as a multiple of the size of the held values
-CHUNK = 2**18  # distinct values that are processed together
 
 
 @dataclass(frozen=True)
