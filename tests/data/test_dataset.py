@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from recsmith.data import Dataset, Position, open_dataset
 from recsmith.data import order as order_module
+from recsmith.data.batches import HeldBlocks
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, encode
 
@@ -127,6 +129,13 @@ def test_drop_last_leaves_out_what_does_not_fill_a_step(batch_size: int):
     full = 50 // (3 * batch_size)
     assert counts == [full] * 3
     assert positions[0].used == full * 3 * batch_size == sum(map(len, ids))
+
+
+def test_the_example_of_joined_blocks_is_of_one_with_a_corrupt_row():
+    first, second = (NumberedSource([4], corrupt=every).read(0) for every in (0, 3))
+    held = HeldBlocks(())
+    held.add({0: replace(first, valid=np.ones(4, np.bool_), first_corrupt=""), 1: second})
+    assert (held.block.corrupt, held.block.first_corrupt) == (2, "line 1 is garbage")
 
 
 def test_corrupt_samples_are_counted_and_stop_the_epoch_above_the_limit():

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import inspect
 import os
 import zipfile
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data.sources import NumberedSource
 
-from recsmith.data import Batch, ColumnFeature, ParquetSpec, check_spec, count_figures, load_spec, open_dataset
+from recsmith.data import Batch, ColumnFeature, Dataset, ParquetSpec, check_spec, count_figures, load_spec, open_dataset
 from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
 from recsmith.data.converting import convert_dataset
-from recsmith.data.domain import check_ids, in_domain, wrong_values
-from recsmith.data.source import SampleBlock
+from recsmith.data.domain import CheckedSource, check_ids, in_domain, wrong_values
+from recsmith.data.source import GrowingSource, RowSource, SampleBlock
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import locked_folder
 
@@ -102,6 +104,37 @@ def test_the_first_wrong_sample_is_told_whatever_is_wrong_with_it():
         in_domain(SampleBlock(samples=samples, valid=before, first_corrupt="row 0"), schema, "").first_corrupt
         == "row 0"
     )
+
+
+class Rows(NumberedSource):
+    """A format that reads single samples, too; sample 3 has another label than labels may be."""
+
+    schema = DataSchema(features=(DataFeature(name="number", num_embeddings=10),), dense=(), labels=("label",))
+
+    def lengths(self, block: int, feature: str) -> np.ndarray:
+        del feature
+        return np.ones(self.sizes()[block], np.int64)
+
+    def rows(self, block: int, rows: np.ndarray) -> SampleBlock:
+        found = SampleBlock(samples=super().read(block).samples.take(rows))
+        found.samples.labels[found.samples.sample_ids == 3] = 7
+        return found
+
+    def earlier(self) -> dict[str, int]:
+        return {"before": 1}
+
+
+def test_single_samples_of_a_users_format_are_checked_as_blocks_are():
+    source: Any = CheckedSource(Rows([10], max_corrupt=1), "mine:Rows")
+    assert all(isinstance(source, each) for each in (RowSource, GrowingSource))
+    for name in ("lengths", "rows", "earlier"):
+        inspect.getattr_static(source, name)  # what isinstance looks at from Python 3.12 on
+    assert not isinstance(CheckedSource(NumberedSource([10]), "mine:Numbers"), RowSource)
+    with Dataset(source).batches(rank=0, world_size=1, batch_size=5, seed=0) as batches:
+        read = [number for batch in batches for number in batch.sample_ids.tolist()]
+        assert (sorted(read), batches.counts.corrupt) == ([0, 1, 2, 4, 5, 6, 7, 8, 9], 1)
+    with pytest.raises(CorruptFile, match=r"'mine:Rows': feature 'number' holds the id 11, and its table has 10 rows"):
+        CheckedSource(Rows([12]), "mine:Rows").rows(0, np.array([2, 11]))
 
 
 def test_ids_of_64_bits_are_read_as_they_are_written(tmp_path: Path):

@@ -49,6 +49,25 @@ def test_files_that_are_read_from_their_beginning_stay_so() -> None:
     assert sorted(number for batch in batches for number in batch.sample_ids.tolist()) == list(range(5000, 9000))
 
 
+def test_a_slice_counts_and_describes_its_own_corrupt_rows() -> None:
+    class Faulty:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(SOURCE, name)
+
+        def read(self, block: int) -> Any:
+            found, wrong = SOURCE.read(block), np.zeros(int(SOURCE.sizes()[block]), np.bool_)
+            wrong[[3, 7]] = True
+            return found.marked({"rows without a label": wrong}, "row 3 has no label")
+
+    def read(first: int, last: int) -> Any:
+        return SlicedSource(Faulty(), first, last).read(0)  # type: ignore[arg-type]
+
+    assert (read(2, 6).causes, read(2, 6).first_corrupt) == ({"rows without a label": 1}, "row 3 has no label")
+    assert read(5, 9).causes == {"rows without a label": 1}
+    assert read(5, 9).first_corrupt == "sample 7 is corrupt, one of: rows without a label"
+    assert (read(4, 7).causes, read(4, 7).corrupt, read(4, 7).first_corrupt) == ({}, 0, "")
+
+
 def timed(times: list[float] | np.ndarray) -> Any:
     """A source in memory whose samples have these times."""
     samples = everything(SOURCE).take(np.arange(len(times)))

@@ -59,10 +59,10 @@ class HeldBlocks:
 
 def _joined(blocks: Sequence[SampleBlock], groups: Sequence[Sequence[str]]) -> SampleBlock:
     samples = deduplicated(concatenated([each.samples for each in blocks]), groups)
-    if all(each.valid is None for each in blocks):
+    first_corrupt = next((each.first_corrupt for each in blocks if each.corrupt), None)
+    if first_corrupt is None:
         return SampleBlock(samples=samples)
     valid = [np.ones(len(each.samples), np.bool_) if each.valid is None else each.valid for each in blocks]
-    first_corrupt = next(each.first_corrupt for each in blocks if each.valid is not None)
     return SampleBlock(samples=samples, valid=np.concatenate(valid), first_corrupt=first_corrupt)
 
 
@@ -124,11 +124,16 @@ class BatchReader:
         if not own:
             return None
         if self._rows is not None:
-            return concatenated([self._rows.rows(int(self.order.blocks[place]), rows).samples for place, rows in own])
+            found = [self._rows.rows(int(self.order.blocks[place]), rows) for place, rows in own]
+            return concatenated([self._whole(each) for each in found])
         held = self._holding(window, [place for place, _ in own])
-        rows, block = held.rows(own), held.block
+        return self._whole(held.block, held.rows(own))
+
+    def _whole(self, block: SampleBlock, rows: Ints | None = None) -> Batch:
+        """The block's samples, or these rows, without corrupt ones, which are counted."""
         if block.valid is None:
-            return block.samples.take(rows)
+            return block.samples if rows is None else block.samples.take(rows)
+        rows = np.arange(len(block.samples)) if rows is None else rows
         whole = block.valid[rows]
         self.counts = replace(self.counts, corrupt=self.counts.corrupt + int(len(rows) - whole.sum()))
         check_corrupt(self.counts.corrupt, self.source, block.first_corrupt)

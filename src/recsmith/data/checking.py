@@ -202,7 +202,10 @@ def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCh
     if isinstance(spec, TransformedSpec):
         before = check_spec(spec.data, on_progress)
         usable = not any(each.breaks for each in before.faults)
-        return replace(check_data(open_dataset(spec), on_progress), faults=before.faults) if usable else before
+        if not usable:
+            return before
+        found, known = check_data(open_dataset(spec), on_progress), {each.fault for each in before.faults}
+        return replace(found, faults=(*before.faults, *(each for each in found.faults if each.fault not in known)))
     if not isinstance(spec, ParquetSpec):
         return check_data(open_dataset(spec), on_progress)
     files, faults = opened(column_files(spec.paths))

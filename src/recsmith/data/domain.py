@@ -7,13 +7,12 @@ rows of their tables.
 B samples, n ids
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from recsmith._types import Bools
+from recsmith._types import Bools, Ints
 from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.source import BlockSource, SampleBlock
 from recsmith.errors import CorruptFile
@@ -24,6 +23,7 @@ NUMBERS = "labels that are numbers are finite"
 WEIGHTS = "weights of samples are finite and 0 or more"
 MOST_IDS = 2**63 - 1  # bound of the ids of a feature without a table
 FINITE = "dense values and weights are finite numbers"
+OFFERED = ("column_names", "column", "earlier", "lengths")  # what a format may offer beside `rows`, which is checked
 
 
 def wrong_values(samples: Batch, schema: DataSchema) -> Faults:
@@ -83,18 +83,9 @@ def without_faults(block: SampleBlock, faults: Faults, place: str) -> SampleBloc
     """The block with samples that have a fault marked as corrupt. place: where its rows are, for errors."""
     if not faults:
         return block
-    valid = np.ones(len(block.samples), np.bool_) if block.valid is None else block.valid.copy()
     rows = {int(mask.argmax()): text for mask, text in reversed(faults.values())}
     first = min(rows)
-    told = block.valid is not None and not block.valid[: first + 1].all()
-    for mask, _ in faults.values():
-        valid &= ~mask
-    return replace(
-        block,
-        valid=valid,
-        first_corrupt=block.first_corrupt if told else f"row {first} {place} {rows[first]}",
-        causes={**block.causes, **{cause: int(mask.sum()) for cause, (mask, _) in faults.items()}},
-    )
+    return block.marked({cause: mask for cause, (mask, _) in faults.items()}, f"row {first} {place} {rows[first]}")
 
 
 def id_outside(ids: npt.NDArray[np.integer[Any]], rows: int) -> int | None:
@@ -126,7 +117,12 @@ class CheckedSource:
 
     def __init__(self, source: BlockSource, name: str) -> None:
         self.source, self.name = source, name
-        self.rows = {each.name: each.num_embeddings for each in source.schema.features}
+        self._table_rows = {each.name: each.num_embeddings for each in source.schema.features}
+        for each in OFFERED:  # set here, because from Python 3.12 on isinstance of a protocol does not ask __getattr__
+            if hasattr(source, each):
+                setattr(self, each, getattr(source, each))
+        if hasattr(source, "rows"):
+            self.rows = self._rows
 
     def __getattr__(self, name: str) -> Any:
         """All other attributes are those of the wrapped source."""
@@ -134,7 +130,14 @@ class CheckedSource:
 
     def read(self, block: int) -> SampleBlock:
         """The samples of a block; raises CorruptFile if an id is outside its table."""
-        found, place = self.source.read(block), f"of block {block} of '{self.name}'"
+        return self._checked(self.source.read(block), f"of block {block} of '{self.name}'")
+
+    def _rows(self, block: int, rows: Ints) -> SampleBlock:
+        """The given rows of a block, in the given order; raises CorruptFile if an id is outside its table."""
+        made: Any = self.source
+        return self._checked(made.rows(block, rows), f"of {len(rows):,} rows of block {block} of '{self.name}'")
+
+    def _checked(self, found: SampleBlock, place: str) -> SampleBlock:
         for name, bags in found.samples.ids.items():
-            check_ids(bags.values, self.rows[name] or 2**63, f"{place}: feature '{name}'")
+            check_ids(bags.values, self._table_rows[name] or 2**63, f"{place}: feature '{name}'")
         return in_domain(found, self.source.schema, place)

@@ -42,10 +42,7 @@ class SlicedSource:
         """The samples of a block that are within the slice."""
         found, begin = self.source.read(self._begin + block), int(self._edges[block])
         rows = np.arange(max(self.first - begin, 0), min(self.last - begin, len(found.samples)))
-        if len(rows) == len(found.samples):
-            return found
-        valid = None if found.valid is None else found.valid[rows]
-        return SampleBlock(samples=found.samples.take(rows), valid=valid, first_corrupt=found.first_corrupt)
+        return found if len(rows) == len(found.samples) else found.take(rows)
 
 
 def times_of(source: BlockSource, column: str) -> Floats:

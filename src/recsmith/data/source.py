@@ -1,7 +1,7 @@
 """The protocol of data formats: numbered blocks of samples, whose sizes are known before they are read."""
 
 import hashlib
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,18 +21,48 @@ class SampleBlock:
 
     samples: all rows; a source may keep only the distinct bags of some features (`Batch.inverse`), which `expanded`
     undoes. valid: which rows hold samples (n,); the other rows are corrupt. None: all rows do. first_corrupt: what is
-    wrong with the first corrupt row. causes: number of rows by what is wrong with them, if the source can tell.
+    wrong with the first corrupt row. faults: which rows are corrupt by what is wrong with them (n,), if the source can
+    tell. A block that is made of another one is made by `take` or `marked`, which keep all of this true.
     """
 
     samples: Batch
     valid: Bools | None = None
     first_corrupt: str = ""
-    causes: dict[str, int] = field(default_factory=dict[str, int])
+    faults: dict[str, Bools] = field(default_factory=dict[str, Bools])
 
     @property
     def corrupt(self) -> int:
         """Number of corrupt rows."""
         return 0 if self.valid is None else int((~self.valid).sum())
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """Number of corrupt rows by what is wrong with them, if the source can tell."""
+        return {cause: int(rows.sum()) for cause, rows in self.faults.items()}
+
+    def take(self, rows: Ints) -> "SampleBlock":
+        """The given rows, in the given order; of corrupt rows only these are counted and described."""
+        samples, valid = self.samples.take(rows), None if self.valid is None else self.valid[rows]
+        if self.valid is None or valid is None or valid.all():
+            return SampleBlock(samples=samples)
+        faults = {cause: mask[rows] for cause, mask in self.faults.items() if mask[rows].any()}
+        at = int(valid.argmin())
+        said = f"sample {int(samples.sample_ids[at]):,} is corrupt"
+        said = next((f"{said}, one of: {cause}" for cause, mask in faults.items() if mask[at]), said)
+        told = self.first_corrupt if rows[at] == self.valid.argmin() else said
+        return SampleBlock(samples=samples, valid=valid, first_corrupt=told, faults=faults)
+
+    def marked(self, faults: dict[str, Bools], said: str) -> "SampleBlock":
+        """The block with more corrupt rows, by what is wrong with them (n,). said: what is wrong with their first."""
+        before = np.ones(len(self.samples), np.bool_) if self.valid is None else self.valid
+        wrong: Bools = np.logical_or.reduce(list(faults.values()))
+        told = not before[: int(wrong.argmax()) + 1].all()
+        return replace(
+            self,
+            valid=before & ~wrong,
+            first_corrupt=self.first_corrupt if told else said,
+            faults={**self.faults, **{cause: mask | self.faults.get(cause, False) for cause, mask in faults.items()}},
+        )
 
     def whole(self) -> Batch:
         """The samples without corrupt rows, each with its own bags (not deduplicated)."""

@@ -103,6 +103,17 @@ def test_the_split_loses_nothing():
     assert everything(spec("rows.csv", split="test", split_seed=1)).sample_ids.tolist() != parts["test"]
 
 
+def test_a_split_counts_and_shows_its_own_corrupt_rows():
+    write_csv("rows.csv", [*ROWS[:70], *({**each, "price": "cheap"} for each in ROWS[70:90]), *ROWS[90:]])
+    found = check_spec(spec("rows.csv", split="test"))
+    held = open_dataset(spec("rows.csv", split="test")).source.read(1)
+    numbers = held.samples.sample_ids[(held.samples.sample_ids >= 70) & (held.samples.sample_ids < 90)]
+    assert 0 < len(numbers) < 20
+    assert 70 not in numbers, "the row that the block's own example is about"
+    assert (found.corrupt, [each.count for each in found.faults]) == (len(numbers), [len(numbers)])
+    assert found.examples == (f"sample {numbers[0]} is corrupt, one of: rows without a number in 'price'",)
+
+
 def test_columns_are_joined_by_the_value_of_one():
     Path("users.csv").write_text('user,city\n0,Rome\n1,"Oslo, S"\n2,\n4,Rome\n')
     city = ColumnFeature(name="city", vocabulary="v2/city.arrow")

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds, count_figures, open_dataset, write_dataset
 from recsmith.data.dataset import spec_from_raw, spec_to_raw
 from recsmith.data.deduplication import deduplicated, expanded, with_runs_once
+from recsmith.data.source import MemorySource, SampleBlock
 from recsmith.data.transforms.declared import transform_from_raw
-from recsmith.data.transforms.graph import TransformGraph
+from recsmith.data.transforms.graph import TransformedSource, TransformGraph, first_problem
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 
 MASK = 2**64 - 1
@@ -81,10 +82,9 @@ def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bo
     given_batch = batch(a, b, dense)
     if repeats:
         given_batch = deduplicated(given_batch, [("a",), ("b",)])
-    samples_after, wrong, first = graph.apply(given_batch)
+    samples_after, wrong = graph.apply(given_batch)
     found = expanded(samples_after).ids
-    assert wrong is None
-    assert first is None
+    assert not wrong
     assert set(found) == set(graph.schema.feature_names) == {"a", "b", "h", "f", "g", "m", "d"}
     known = {4: 1, 2: 2, 60: 3}
     expected = {
@@ -124,14 +124,13 @@ def test_dense_values_are_transformed_as_sample_by_sample(samples: list[Any]) ->
             made(op="box_cox", dense="z", power=0.5, into="p"),
         ],
     )
-    after, wrong, first = graph.apply(batch(a, b, dense))
+    samples_before = batch(a, b, dense)
+    after, wrong = graph.apply(samples_before)
     assert graph.schema.dense == ("x", "z", "c", "o_0", "o_1", "l", "p")
     bad = [not (x > -1) or not (z > 0) for x, z in dense]
-    assert (wrong.tolist() if wrong is not None else [False] * len(dense)) == bad
-    assert (first is None) == (not any(bad))
-    if first is not None:
-        assert first.row == bad.index(True)
-        assert f"sample {100 + first.row}" in first.problem
+    assert np.logical_or.reduce([np.zeros(len(dense), bool), *wrong.values()]).tolist() == bad
+    if any(bad):
+        assert first_problem(wrong, samples_before.sample_ids).endswith(f"of sample {100 + bad.index(True)}")
     for row, (x, z), ids, is_bad in zip(after.dense, dense, rows(after.ids["k"]), bad, strict=True):
         clipped = min(max(x, -2.0), 1.5)
         assert ids == [sum(border <= x for border in (-1.0, 0.0, 2.0))]
@@ -173,6 +172,22 @@ def test_samples_without_an_outcome_stop_or_are_counted() -> None:
         list(few.batches(rank=0, world_size=1, batch_size=64, seed=0))
 
 
+def test_a_corrupt_sample_needs_no_outcome_and_keeps_its_cause() -> None:
+    samples = batch([[1], [2], [3]], [[1]] * 3, [(0.0, 0.0), (-5.0, 0.0), (-5.0, 0.0)])
+
+    class Filled(MemorySource):
+        def read(self, block: int) -> SampleBlock:
+            wrong = np.array([False, True, False])
+            return super().read(block).marked({"rows without a label": wrong}, "row 1 has no label")
+
+    source, log = Filled(SCHEMA, samples), made(op="log", dense="x", into="l")
+    found = TransformedSource(source, [log], wrong="skip").read(0)
+    assert found.causes == {"rows without a label": 1, "samples where log has no outcome for 'x'": 1}
+    assert (found.corrupt, found.first_corrupt) == (2, "row 1 has no label")
+    with pytest.raises(CorruptFile, match="log has no outcome for 'x' of sample 102"):
+        TransformedSource(source, [log]).read(0)
+
+
 @pytest.mark.parametrize(
     ("listed", "match"),
     [
@@ -202,8 +217,8 @@ def test_runs_of_equal_bags_are_worked_on_once_and_give_the_same(runs: list[tupl
         made(op="hash", feature="a", num_embeddings=40),
         made(op="first", feature="b", count=1),
     ])  # fmt: skip
-    plain, _, _ = graph.apply(samples)
-    once, _, _ = graph.apply(with_runs_once(samples, graph.read_features))
+    plain, _ = graph.apply(samples)
+    once, _ = graph.apply(with_runs_once(samples, graph.read_features))
     for name in ("a", "b", "pairs"):
         assert rows(expanded(once).ids[name]) == rows(plain.ids[name])
     assert "b" not in once.inverse

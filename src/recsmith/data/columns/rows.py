@@ -19,7 +19,7 @@ from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of
 from recsmith.data.source import BlockSource
 from recsmith.data.transforms.declared import transform_from_raw
-from recsmith.data.transforms.graph import TransformGraph
+from recsmith.data.transforms.graph import TransformGraph, first_problem
 from recsmith.data.vocabularies.settings import VocabularySpec, vocabulary_spec
 from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
@@ -104,9 +104,9 @@ class RawRowReader:
             raise UsageError(str(error)) from None
         if found.corrupt:
             raise UsageError(found.first_corrupt)
-        samples, _, wrong = self._graph.apply(found.samples)
-        if wrong is not None:
-            raise UsageError(wrong.problem)
+        samples, wrong = self._graph.apply(found.samples)
+        if wrong:
+            raise UsageError(first_problem(wrong, samples.sample_ids))
         labels = np.zeros((len(samples), len(self._labels)), np.float32)
         return replace(samples, labels=labels, label_names=self._labels)
 

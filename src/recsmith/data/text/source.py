@@ -142,10 +142,7 @@ class TextSource:
         table, faults, place = self._tables.read(block)
         found = self._reader.samples(table, counted_numbers(self._tables.sizes, block), place, f"of {place}", faults)
         rows = _split_rows(self.spec, block, table.num_rows)
-        if len(rows) == table.num_rows:
-            return found
-        valid = None if found.valid is None else found.valid[rows]
-        return replace(found, samples=found.samples.take(rows), valid=valid)
+        return found if len(rows) == table.num_rows else found.take(rows)
 
 
 class _Tables:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from recsmith._types import Bools, Ints, record
+from recsmith._types import Bools, Ints
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, Singles, ValueMeaning
 from recsmith.data.deduplication import with_runs_once
 from recsmith.data.source import BlockSource, GrowingSource, SampleBlock
@@ -31,14 +31,6 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
 
 Sparse = HashIds | ScatterIds | First | NGram | MapIds | Calendar
-
-
-@record
-class Wrong:
-    """A sample for which a transform has no result: its row in the block, and what is wrong."""
-
-    row: int
-    problem: str
 
 
 class TransformGraph:
@@ -64,15 +56,21 @@ class TransformGraph:
         read = {each.feature for each in self.transforms if isinstance(each, Sparse)}
         return tuple(name for name in self.before.feature_names if name in read)
 
-    def apply(self, samples: Batch) -> tuple[Batch, Bools | None, Wrong | None]:
-        """(transformed samples, which of them have no result (B,) or None, the first of those or None).
+    def apply(self, samples: Batch) -> tuple[Batch, dict[str, Bools]]:
+        """(transformed samples, by what is wrong with them those for which a transform has no result (B,)).
 
         Of deduplicated features only the distinct bags are transformed. Cost: a few passes over ids and values.
         """
         state = _State(samples, self.before.dense)
         for transform in self.transforms:
             state.take(transform)
-        return state.batch(self.schema), state.wrong, state.first
+        return state.batch(self.schema), state.wrong
+
+
+def first_problem(wrong: dict[str, Bools], sample_ids: Ints) -> str:
+    """What is wrong with the first sample for which a transform has no result."""
+    row, problem = min(((int(mask.argmax()), problem) for problem, mask in wrong.items()), key=lambda each: each[0])
+    return f"{problem} of sample {int(sample_ids[row]):,}"
 
 
 class _State:
@@ -81,8 +79,7 @@ class _State:
     def __init__(self, samples: Batch, dense: tuple[str, ...]) -> None:
         self.samples, self.ids, self.inverse = samples, dict(samples.ids), dict(samples.inverse)
         self.dense: dict[str, Singles] = {name: samples.dense[:, at] for at, name in enumerate(dense)}
-        self.wrong: Bools | None = None
-        self.first: Wrong | None = None
+        self.wrong: dict[str, Bools] = {}
 
     def take(self, transform: Transform) -> None:
         if isinstance(transform, Sparse):
@@ -114,13 +111,9 @@ class _State:
             self.inverse[name] = row
 
     def _note(self, wrong: Bools | None, transform: Transform, name: str) -> None:
-        if wrong is None:
-            return
-        row = int(wrong.argmax())
-        problem = f"{operation(transform)} has no outcome for '{name}' of sample {int(self.samples.sample_ids[row]):,}"
-        if self.first is None or row < self.first.row:
-            self.first = Wrong(row=row, problem=problem)
-        self.wrong = wrong if self.wrong is None else self.wrong | wrong
+        if wrong is not None and wrong.any():
+            problem = f"{operation(transform)} has no outcome for '{name}'"
+            self.wrong[problem] = wrong | self.wrong.get(problem, False)
 
 
 def _schema_after(schema: DataSchema, transform: Transform, what: str) -> DataSchema:
@@ -219,10 +212,13 @@ class TransformedSource:
     def read(self, block: int) -> SampleBlock:
         """The transformed samples of a block; runs of equal bags are transformed once, if a feature has many."""
         found = self.source.read(block)
-        samples, wrong, first = self.graph.apply(with_runs_once(found.samples, self.graph.read_features))
-        if wrong is None or first is None:
-            return SampleBlock(samples=samples, valid=found.valid, first_corrupt=found.first_corrupt)
+        samples, wrong = self.graph.apply(with_runs_once(found.samples, self.graph.read_features))
+        if found.valid is not None:  # a corrupt row holds values that its format filled in
+            wrong = {problem: mask & found.valid for problem, mask in wrong.items()}
+        wrong, found = {problem: mask for problem, mask in wrong.items() if mask.any()}, replace(found, samples=samples)
+        if not wrong:
+            return found
+        first = first_problem(wrong, samples.sample_ids)
         if self.wrong == "stop":
-            raise CorruptFile(f"{first.problem}; mend it, or pass over such samples with `wrong: skip`")
-        valid = ~wrong if found.valid is None else found.valid & ~wrong
-        return SampleBlock(samples=samples, valid=valid, first_corrupt=found.first_corrupt or first.problem)
+            raise CorruptFile(f"{first}; mend it, or pass over such samples with `wrong: skip`")
+        return found.marked({f"samples where {problem}": mask for problem, mask in wrong.items()}, first)
