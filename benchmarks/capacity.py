@@ -1,9 +1,9 @@
-"""Rows that streams need, as `recsmith data capacity` tells them, beside every lookup simulated.
+"""Rows that streams need, as `recsmith data capacity` predicts them, compared with a simulation of every lookup.
 
 python benchmarks/capacity.py served            # shares that tables serve, by a sample and exactly
-python benchmarks/capacity.py whole             # rows of whole streams, told from their first tenth
+python benchmarks/capacity.py whole             # rows of whole streams, predicted from their first tenth
 python benchmarks/capacity.py cost              # CPU seconds a million lookups, and the peak of memory
-python benchmarks/capacity.py sketches          # rows told by sketches as `watch` keeps them
+python benchmarks/capacity.py sketches          # rows predicted from sketches as `watch` keeps them
 
 MovieLens needs its folder: --movielens FOLDER. `--quick` takes streams a tenth as long.
 """
@@ -95,7 +95,7 @@ def fewest_rows(ids: list[int], policy: str, wanted: float) -> int:
 
 def served(quick: bool, movielens: str | None) -> None:
     """Shares of lookups and rows, by a sample and by every lookup."""
-    print("| stream | ids kept | policy | rows of 99 %: told | exact | off | largest error of a share, in points |")
+    print("| stream | ids kept | policy | rows of 99 %: predicted | exact | off | largest error of a share, points |")
     print("|---|---|---|---|---|---|---|")
     for name, ids in streams(quick, movielens, 0):
         reads, every = TableReads(sampled(ids, KEPT if not quick else KEPT // 8)), ids.tolist()
@@ -107,36 +107,36 @@ def served(quick: bool, movielens: str | None) -> None:
                     SERVED[policy](every, max(1, round(part * true)), 1) / len(every))
                 for part in PARTS
             ]  # fmt: skip
-            told = round(reads.rows(policy, SERVE))
+            predicted = round(reads.rows(policy, SERVE))
             kept = f"{reads.sampled.rate:.3g}"
-            print(f"| {name} | {kept} | {policy} | {told:,} | {true:,} | {told / true - 1:+.1%} | "
+            print(f"| {name} | {kept} | {policy} | {predicted:,} | {true:,} | {predicted / true - 1:+.1%} | "
                   f"{100 * max(errors):.2f} |", flush=True)  # fmt: skip
 
 
 def whole(quick: bool, movielens: str | None) -> None:
-    """Rows of 99 % of the whole stream, told from its first tenth, of several seeds."""
+    """Rows of 99 % of the whole stream, predicted from its first tenth, of several seeds."""
     found: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
     for seed in range(1 if quick else SEEDS):
         for name, ids in streams(quick, movielens, seed):
             all_of_it = TableReads(sampled(ids, 2**20))
             begun = all_of_it.sampled.first(len(ids) // 10)
-            told = forecast(begun, len(ids), POLICIES, serve=SERVE)
+            predicted = forecast(begun, len(ids), POLICIES, serve=SERVE)
             for policy in POLICIES:
                 now, true = TableReads(begun).rows(policy, SERVE), all_of_it.rows(policy, SERVE)
-                inside = told.low <= true / told.rows[policy] <= told.high
-                found.setdefault((name, policy), []).append((now, told.rows[policy], true, float(inside)))
-    print("| stream | policy | rows of the tenth | told | whole | off, by seed | in the interval |")
+                inside = predicted.low <= true / predicted.rows[policy] <= predicted.high
+                found.setdefault((name, policy), []).append((now, predicted.rows[policy], true, float(inside)))
+    print("| stream | policy | rows of the tenth | predicted | whole | off, by seed | in the interval |")
     print("|---|---|---|---|---|---|---|")
     for (name, policy), each in found.items():
-        now, told, true, inside = (statistics.mean(part) for part in zip(*each, strict=True))
+        now, predicted, true, inside = (statistics.mean(part) for part in zip(*each, strict=True))
         off = ", ".join(f"{one[1] / one[2] - 1:+.1%}" for one in each)
-        print(f"| {name} | {policy} | {now:,.0f} | {told:,.0f} | {true:,.0f} | {off} | {inside * len(each):.0f} of "
-              f"{len(each)} |")  # fmt: skip
+        print(f"| {name} | {policy} | {now:,.0f} | {predicted:,.0f} | {true:,.0f} | {off} | "
+              f"{inside * len(each):.0f} of {len(each)} |")  # fmt: skip
 
 
 def cost(quick: bool) -> None:
-    """CPU seconds of keeping a million lookups, of telling rows by all policies, and the peak of memory."""
-    print("| lookups | CPU s a million, kept | CPU s, told | memory beside imports |")
+    """CPU seconds of keeping a million lookups, of predicting rows by all policies, and the peak of memory."""
+    print("| lookups | CPU s a million, kept | CPU s, prediction | memory in addition to imports |")
     print("|---|---|---|---|")
     for millions in (1, 2) if quick else (1, 4, 16):
         done = subprocess.run(
@@ -159,14 +159,14 @@ def one(millions: int) -> None:
     reads = TableReads(sample.sampled())
     for policy in POLICIES:
         reads.rows(policy, SERVE)
-    told_s = time.process_time() - begun
+    predicted_s = time.process_time() - begun
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"| {millions},000,000 | {kept_s / millions:.2f} | {told_s:.1f} | {more:.0f} MiB |")
+    print(f"| {millions},000,000 | {kept_s / millions:.2f} | {predicted_s:.1f} | {more:.0f} MiB |")
 
 
 def sketches(quick: bool) -> None:
     """Rows of the whole stream by sketches of its first 40 %: a batch of 1,000 in 8 is looked at, 500 ids of it."""
-    print("| stream | policy | told | interval | whole |")
+    print("| stream | policy | predicted | interval | whole |")
     print("|---|---|---|---|---|")
     for name, ids in streams(quick, None, 0):
         true = TableReads(sampled(ids, 2**20))

@@ -27,7 +27,7 @@ from recsmith.streaming.sketch_files import read_sketches
 from recsmith.training import Checkpointing, Run, train
 
 FAULTS = {"zeros": [300, 360], "slow_reader": [450, 510], "repeats": [600, 660], "flipped": [900, 960]}
-SLOW, RATE, STEPS = [750, 810], 1050, 1160  # long after the slow reader: both are told as slow_rank, once an episode
+SLOW, RATE, STEPS = [750, 810], 1050, 1160  # long after the slow reader: both are slow_rank, once an episode
 NAMED = {  # fault: the kind by which it is to be named, and its first step
     "a feature all zeros": ("constant_feature", 300), "a worker that repeats its window": ("repeated_samples", 600),
     "a slow reader": ("slow_rank", 450), "a slow rank": ("slow_rank", 750), "labels flipped": ("flipped_labels", 900),
@@ -60,7 +60,7 @@ def faults(folder: Path, seeds: int) -> None:
         return run_of(place, seed, STEPS, ranks=2, faults=FAULTS, disturbs={"slow": SLOW, "rate_at": RATE})
 
     found = list(kept(folder, "faults", seeds, job))
-    print("| fault | named as | within 100 steps | steps until then | alarms of other kinds in those steps |")
+    print("| fault | reported as | within 100 steps | steps until then | alarms of other kinds in those steps |")
     print("|---|---|---|---|---|")
     for fault, (kind, first) in NAMED.items():
         delays, others = [], 0
@@ -77,7 +77,7 @@ def faults(folder: Path, seeds: int) -> None:
 
 
 def swap(folder: Path, seeds: int) -> None:
-    """Steps until another hot set is told."""
+    """Steps until another hot set is reported."""
 
     def job(place: Path, seed: int) -> Run:
         spec = dict(generator(seed, samples=BATCH * (SWAP_STEPS + 10), features=4, rows=100_000,
@@ -89,7 +89,7 @@ def swap(folder: Path, seeds: int) -> None:
     before = sum(each["step"] <= SWAP for alarms in found for each in alarms)
     seen = [delay for delay in first if delay is not None]
     soon = sum(delay <= SWAP_WITHIN for delay in seen)
-    print(f"swap after step {SWAP:,}: told in {soon} of {seeds} jobs within {SWAP_WITHIN} batches "
+    print(f"swap after step {SWAP:,}: reported in {soon} of {seeds} jobs within {SWAP_WITHIN} batches "
           f"({min(seen)} to {max(seen)} steps); {before} alarms of hot sets before it")  # fmt: skip
 
 

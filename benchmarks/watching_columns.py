@@ -5,7 +5,7 @@ python benchmarks/watching_columns.py calm --steps 20000              # five kin
 python benchmarks/watching_columns.py cost                            # microseconds of CPU a step and a look
 
 No model trains: batches of generated samples are added up and judged by the parts that do so in a job. This is exact,
-since these levels follow from data alone; only what is told of predictions, rates and times is left out. Choices were
+since these levels follow from data alone; only faults of predictions, rates and times are left out. Choices were
 made with seeds 100 to 109, and are reported for others.
 """
 
@@ -158,7 +158,7 @@ def plain(seed: int) -> dict[str, Any]:
 
 
 def faults(seeds: range, size: int) -> None:
-    """How many seeds have each fault told with its column, and how soon."""
+    """How many seeds have each fault reported with its column, and how soon."""
     delays, others = {fault: list[int]() for fault in FAULTS}, {fault: Counter[str]() for fault in FAULTS}
     kinds, before = {fault: Counter[str]() for fault in FAULTS}, list[tuple[int, str, str, str]]()
     text = dict[str, str]()
@@ -186,7 +186,7 @@ def faults(seeds: range, size: int) -> None:
             right = {(column, kind) for kind in kinds[fault]}
             others[fault].update(f"{kind} {of}" for _, kind, of, _ in watched.found[len(calm.found) :]
                                  if (of, kind) not in right)  # fmt: skip
-    print("| fault | told as | within 50 steps | steps until then | other alarms |\n|---|---|---|---|---|")
+    print("| fault | reported as | within 50 steps | steps until then | other alarms |\n|---|---|---|---|---|")
     for fault in FAULTS:
         told = ", ".join(f"`{kind}`" for kind in kinds[fault]) or "-"
         when = sorted(delays[fault])
@@ -194,7 +194,7 @@ def faults(seeds: range, size: int) -> None:
         more = ", ".join(f"{count} {what}" for what, count in others[fault].items()) or "0"
         print(f"| {fault} | {told} | {len(when)} of {len(seeds)} | {span} | {more} |")
     full = sum(len(each) >= 0.9 * len(seeds) for each in delays.values())
-    print(f"\n{full} of {len(FAULTS)} kinds are told in nine of ten seeds; {sum(map(len, delays.values()))} of "
+    print(f"\n{full} of {len(FAULTS)} kinds are reported in nine of ten seeds; {sum(map(len, delays.values()))} of "
           f"{len(FAULTS) * len(seeds)} cases; {len(before)} alarms before the faults {before}")  # fmt: skip
     for fault, because in text.items():
         print(f"{fault}: {because}")

@@ -80,7 +80,7 @@ def _stretches(seed: int) -> list[dict[str, float]]:
 
 def looks() -> None:
     """Microseconds of CPU that the watch takes of a step, and what a dry run says of it."""
-    print("| features | dense columns | samples a step | sketches | measured | priced | of a step without |")
+    print("| features | dense columns | samples a step | sketches | measured | priced | share of a step |")
     print("|---|---|---|---|---|---|---|")
     for features, dense, batch in SHAPES:
         for sketch_every in (1000, 0):
@@ -134,7 +134,7 @@ def replan(folder: Path) -> None:
     costs = {name: price(now, stayed.cluster, plan.placements, cost_model=stayed.cost_model).cost.total_s
              for name, plan in (("stayed", stayed), ("planned anew", moved), ("best", best))}  # fmt: skip
     lost = costs["stayed"] - costs["best"]
-    print(f"predicted steps under the ids of now: {({name: f'{cost * 1e3:.3f} ms' for name, cost in costs.items()})}; "
+    print(f"predicted steps after the change: {({name: f'{cost * 1e3:.3f} ms' for name, cost in costs.items()})}; "
           f"regained {(costs['stayed'] - costs['planned anew']) / lost:.0%} of what was lost")  # fmt: skip
 
 
