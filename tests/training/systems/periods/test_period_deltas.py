@@ -43,9 +43,11 @@ def test_deltas_of_periods_make_the_last_model_of_the_first(tmp_path: Path):
     assert (tmp_path / "again-made" / WEIGHTS).read_bytes() == trained
 
 
-def test_a_run_without_periods_is_refused(tmp_path: Path):
+def test_a_run_without_periods_or_that_never_scores_the_next_one_is_refused(tmp_path: Path):
     from recsmith.training.launch.launching import dry_run
 
     run = a_run(tmp_path / "out", watchers=("period_deltas",))
     with pytest.raises(UsageError, match=r"the run has no data\.periods; give it some"):
         dry_run(replace(run, data=replace(run.data, periods=None)))
+    with pytest.raises(UsageError, match=r"score_ahead is \[2\]; add 1 to it"):
+        dry_run(run, settings=("data.periods.score_ahead=[2]",))

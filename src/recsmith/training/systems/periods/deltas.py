@@ -47,12 +47,18 @@ class PeriodDeltas(Watcher):
 
     @classmethod
     def check_run(cls, run: Run) -> None:
-        """Raise UsageError if the run has no periods."""
+        """Raise UsageError if the run has no periods, or never scores the next one."""
         if run.data.periods is None:
             raise UsageError(
                 "watcher period_deltas makes a delta of each period of a stream, and the run has no data.periods; give "
                 "it some, or make deltas between runs by `recsmith delta make`"
             )
+        ahead = run.data.periods.score_ahead
+        check_rules(
+            None if 1 in ahead
+            else "watcher period_deltas makes a delta when the next period is scored, and data.periods.score_ahead is "
+            f"{list(ahead)}; add 1 to it"
+        )  # fmt: skip
 
     def look(self, seen: Seen) -> Wish | None:
         """Do nothing: deltas are made between periods."""
