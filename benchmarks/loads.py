@@ -127,7 +127,7 @@ def blocks(folder: str | None) -> bool:
 def batches(folder: str | None) -> bool:
     """Prints how many ids the busiest block has in the fullest batches; whether none has more than memory is told."""
     good = True
-    print("set            ranks   mean   predicted at 99.9 %   fullest of batches   predicted / it")
+    print("set            ranks   mean   predicted at 99.9 %   fullest of batches   predicted / fullest")
     for stream in streams(folder):
         table, size = table_of(stream), len(stream.batches[0])
         for ranks in RANKS:
@@ -138,7 +138,7 @@ def batches(folder: str | None) -> bool:
             fullest = max(int(np.bincount(ids // block, minlength=ranks).max()) for ids in stream.half(1))
             good &= fullest <= 1.01 * told  # one batch of four in which one of 256 has more
             words = f"{stream.name:<14} {ranks:>5} {size * share[0]:>6.0f} {told:>21.0f}"
-            print(f"{words} {fullest:>20} {told / fullest:>16.3f}")
+            print(f"{words} {fullest:>20} {told / fullest:>21.3f}")
     return good
 
 
