@@ -55,7 +55,7 @@ def main() -> None:
             print(f"| {method} | {factor:g} | {size:.1f}x | {losses[0]:.4f} | {losses[1]:.4f} (seeds: {losses[2]}) |")
         return
     found = [recovered(seed, asked.items, samples, asked.factor) for seed in range(seeds)]
-    print("| seed | as it is | hash | learned hash | recovered |\n|---|---|---|---|---|")
+    print("| seed | original table | hash | learned hash | recovered |\n|---|---|---|---|---|")
     for seed, (full, hashed, learned) in enumerate(found):
         print(f"| {seed} | {full:.4f} | {hashed:.4f} | {learned:.4f} | {(hashed - learned) / (hashed - full):.0%} |")
     print("mean recovered", f"{statistics.fmean((h - le) / (h - f) for f, h, le in found):.0%}")

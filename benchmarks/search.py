@@ -266,8 +266,8 @@ def show_movielens(rows: Any, best_rows: Any, numbers: int, best: int) -> None:
         (row for row in rows if row[0] == "search"), key=lambda row: statistics.fmean(r["valid"] for r in row[3])
     )
     print(f"\nbest uniform width on the validation split: {best}")
-    print("| | widths | parameters | of the best uniform | AUC, validation | AUC, test | minus the best uniform, test |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | widths | parameters | of the best uniform | AUC, validation | AUC, test "
+          "| minus the best uniform, test |\n|---|---|---|---|---|---|---|")  # fmt: skip
     seen = set()
     for kind, widths, size, members in rows:
         if (kind, size) in seen:
@@ -436,7 +436,8 @@ def cheapest(space: SearchSpace, path: list[Picks], loss: Callable[[Picks], floa
 
 def prices(asked: Any) -> None:
     """20 random samples: the sum of prices beside the step that is planned anew."""
-    print("| tables | cluster | sum of prices / step of a new plan: least, median, most | within 25 % |\n|---|---|---|---|")
+    print("| tables | cluster | sum of prices / step of a new plan: least, median, most | within 25 % |")
+    print("|---|---|---|---|")
     for count, cluster in (
         ((20, "h100:8"),) if asked.quick else ((60, "h100:8"), (60, "a100-80:8x2"), (200, "h100:8x2"))
     ):
