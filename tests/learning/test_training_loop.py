@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 import torch
 
 from recsmith.errors import RecSmithError
+from recsmith.learning.kernels import training as kernels
 from recsmith.learning.training_loop import LINEAR_FROM, WARM, TrainingLoop, rate_at, relative_loss
 
 
@@ -27,6 +28,14 @@ def test_small_errors_count_by_their_squares_and_large_ones_by_their_size():
     small, large = torch.tensor([LINEAR_FROM / 4]), torch.tensor([10.0])
     assert float(relative_loss(2 * small) / relative_loss(small)) == pytest.approx(4)
     assert float(relative_loss(2 * large) / relative_loss(large)) == pytest.approx(2, rel=0.01)
+
+
+def test_a_network_of_kernels_is_the_one_whose_error_was_judged(monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"STEPS": 1, "RATE": 100.0}.items():  # after this one step the network is far off
+        monkeypatch.setattr(kernels, name, value)
+    every, flow = torch.ones(4, dtype=torch.bool), torch.eye(4)
+    (weight, bias), second, last = kernels._network(flow, torch.ones(4), every, every, 0)
+    assert max(float(each.abs().max()) for each in (weight, bias, *second, *last)) <= 0.5, "as it was first drawn"
 
 
 def _loop(errors: list[float]) -> tuple[int, float]:

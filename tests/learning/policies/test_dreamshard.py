@@ -81,6 +81,16 @@ def test_reinforcement_makes_what_was_cheap_more_likely(training: Any) -> None:
     assert np.corrcoef(after - before, -cost)[0, 1] > 0.3
 
 
+@pytest.mark.parametrize("name", ["network.base", "costs_adam.0.exp_avg", "samples.target"])
+def test_arrays_of_a_checkpoint_are_there_and_of_their_shape(training: Any, name: str) -> None:
+    kept = training.state()
+    for wrong in ({**kept, name: kept[name][:1]}, {key: each for key, each in kept.items() if key != name}):
+        with pytest.raises(ValueError, match=f"its array '{name}' is of shape|it has no array '{name}'"):
+            training.restore(wrong, 2)
+    training.restore(kept, 2)
+    assert all(np.array_equal(each, kept[key]) for key, each in training.state().items())
+
+
 def test_no_torch_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "recsmith.learning.policies.dreamshard", raising=False)

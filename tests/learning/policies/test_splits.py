@@ -1,6 +1,7 @@
 """Training of the policy of what is split: the same formula twice, what it learns from, and runs that go on."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ import numpy as np
 import pytest
 from support.policy_runs import check_that_a_killed_run_goes_on
 
-from recsmith.errors import MissingExtra, UsageError
+from recsmith.errors import CorruptFile, MissingExtra, UsageError
 from recsmith.learning.policies import SplitRecipe, SplitSettings
-from recsmith.learning.policies.learn import learn_splits
+from recsmith.learning.policies.learn import CHECKPOINT, RunFolder, learn_splits
 from recsmith.planners.placing.split_policy import FIGURES
 
 torch = pytest.importorskip("torch")
@@ -72,6 +73,34 @@ def test_a_killed_run_goes_on_and_ends_as_it_would_have(tmp_path: Path) -> None:
     killed = check_that_a_killed_run_goes_on(tmp_path, "splits", words, "4 tasks of 2x10, 4x12; 2 iterations")
     with pytest.raises(UsageError, match=r"holds a run with .*; give another --output"):
         learn_splits(SMALL, str(killed / "p.safetensors"), {"seed": 1})
+
+
+@pytest.mark.parametrize("fault", ["iteration", "weight", "adam", "example", "shape"])
+def test_a_checkpoint_that_lacks_something_is_one_sentence(training: Any, tmp_path: Path, fault: str) -> None:
+    from safetensors.numpy import save_file
+
+    from recsmith.learning.policies.splits import SplitTraining
+
+    run, kept = RunFolder(tmp_path, {"schema": "recsmith/splits-run/1"}), training.state()
+    example = f"example.{next(iter(training.examples))}.gain"
+    names = {"weight": "split0", "adam": "adam.split0.exp_avg", "example": example}
+    if fault in names:
+        del kept[names[fault]]
+    if fault == "shape":
+        kept["split1"] = kept["split1"][:, :1]  # which PyTorch would copy into every column
+    save_file(kept, tmp_path / CHECKPOINT, {"iteration": '"x"' if fault == "iteration" else "2"})
+    with pytest.raises(CorruptFile, match=r"safetensors' is no whole checkpoint \(.*; remove it, and training begins"):
+        run.restore(SplitTraining(RECIPE, training.tasks))
+
+
+def test_a_training_without_updates_is_kept_and_restored(training: Any) -> None:
+    from recsmith.learning.policies.splits import SplitTraining
+
+    first, other = SplitTraining(RECIPE, training.tasks), SplitTraining(replace(RECIPE, seed=1), training.tasks)
+    other._imitate(np.random.default_rng(0))
+    other.restore(first.state(), 1)
+    assert other.frozen().log_odds(np.ones((1, FIGURES))) == first.frozen().log_odds(np.ones((1, FIGURES)))
+    assert other.state().keys() == first.state().keys()
 
 
 def test_what_cannot_be_trained_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,11 @@ def _network(
         for group in optimizer.param_groups:
             group["lr"] = RATE * rate_at(step / STEPS)
         off = BEND * torch.tanh(layers[2](layers[1](layers[0](flow).relu()).relu())[:, 0] / BEND) - target
-        _learn(optimizer, off[learning])
-        if step % JUDGED_EVERY == 0 or step == STEPS - 1:
+        if step % JUDGED_EVERY == 0 or step == STEPS - 1:  # before the step, which changes what was judged
             error = float(off[choosing].detach().abs().mean())
             if error < best:
                 best, best_state = error, copy.deepcopy(layers.state_dict())
+        _learn(optimizer, off[learning])
     layers.load_state_dict(best_state)
     return [(layer.get_parameter("weight").detach(), layer.get_parameter("bias").detach()) for layer in layers]
 

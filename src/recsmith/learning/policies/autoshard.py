@@ -33,6 +33,7 @@ from recsmith._types import Floats, Ints
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.learning.policies import AutoShardIteration, AutoShardRecipe, PolicySettings
 from recsmith.learning.policies.actors import Actors, Played
+from recsmith.learning.policies.arrays import array_of
 from recsmith.learning.policies.measured import PlacementMeter, TrainingTask, training_tasks
 from recsmith.learning.policies.networks import (
     VALUE_SHAPES,
@@ -252,10 +253,12 @@ class AutoShardTraining:
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
         """Continue from a state after this many iterations."""
         restore_state(kept, self.networks, self.adams)
-        items = np.split(kept["ring.items"], np.cumsum(kept["ring.size"])[:-1])
-        rows = zip(kept["ring.task"].tolist(), items, kept["ring.costs"], strict=True)
+        tasks = array_of(kept, "ring.task", [None]).tolist()
+        sizes = array_of(kept, "ring.size", [len(tasks)])
+        items = np.split(array_of(kept, "ring.items", [int(sizes.sum())]), np.cumsum(sizes)[:-1])
+        rows = zip(tasks, items, array_of(kept, "ring.costs", [len(tasks), 3]), strict=True)
         self.ring = [MeasuredShard(task, held, costs) for task, held, costs in rows]
-        self.stored, self.measured = kept["counts"].tolist()
+        self.stored, self.measured = array_of(kept, "counts", [2]).tolist()
         self.iteration = iteration
 
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from recsmith._types import Floats, Ints
 from recsmith.errors import RecSmithError
 from recsmith.learning.policies import DreamShardIteration, DreamShardRecipe, PolicySettings
+from recsmith.learning.policies.arrays import array_of
 from recsmith.learning.policies.measured import MeasuredPlacement, PlacementMeter, TrainingTask, training_tasks
 from recsmith.learning.policies.networks import (
     PolicyNetworks,
@@ -253,12 +254,15 @@ class DreamShardTraining:
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
         """Continue from a state after this many iterations."""
         restore_state(kept, self.networks, self.adams)
-        self.samples, place = [], 0
-        for i, index in enumerate(kept["samples.task"].tolist()):
-            count = len(self.tasks[index].items)
-            measured = MeasuredPlacement(kept["samples.costs"][i], float(kept["samples.step_s"][i]))
-            self.samples.append(PlacementSample(index, kept["samples.target"][place : place + count], measured))
-            place += count
+        tasks = array_of(kept, "samples.task", [None]).tolist()
+        counts = [len(self.tasks[index].items) for index in tasks]
+        targets = np.split(array_of(kept, "samples.target", [sum(counts)]), np.cumsum(counts)[:-1])
+        costs = array_of(kept, "samples.costs", [len(tasks), None, 3])
+        step_s = array_of(kept, "samples.step_s", [len(tasks)])
+        self.samples = [
+            PlacementSample(index, target, MeasuredPlacement(cost, float(step)))
+            for index, target, cost, step in zip(tasks, targets, costs, step_s, strict=True)
+        ]
         self.meter.count, self.iteration = len(self.samples), iteration
 
 

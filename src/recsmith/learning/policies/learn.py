@@ -83,12 +83,29 @@ class RunFolder:
             with safetensors.safe_open(path, framework="np") as file:
                 state = {name: file.get_tensor(name) for name in list(file.keys())}
                 metadata: dict[str, str] = file.metadata() or {}
-                iteration = parse_json(metadata["iteration"], str(path))
+                iteration = int(str(parse_json(metadata["iteration"], str(path))))
         except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
-            raise CorruptFile(
-                f"'{path}' is no whole checkpoint ({error}); remove it, and training begins anew"
-            ) from None
-        return state, int(str(iteration))
+            raise self._damaged(error) from None
+        return state, iteration
+
+    def restore(self, training: Any) -> bool:
+        """Continue a training from the checkpoint; False without one.
+
+        Raises:
+            CorruptFile: the checkpoint is damaged, lacks an array, or has one of another shape.
+        """
+        kept = self.load()
+        if kept is None:
+            return False
+        try:
+            training.restore(*kept)
+        except (ValueError, IndexError, TypeError) as error:
+            raise self._damaged(error) from None
+        return True
+
+    def _damaged(self, error: Exception) -> CorruptFile:
+        path = self.path / CHECKPOINT
+        return CorruptFile(f"'{path}' is no whole checkpoint ({error}); remove it, and training begins anew")
 
     def save(self, state: dict[str, Any], iteration: int) -> None:
         """Replace the checkpoint."""
@@ -233,9 +250,7 @@ def _module(planner: PolicyName) -> Any:
 
 def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Callable[[Any], None] | None) -> None:
     """Continue training from the folder's checkpoint; after Ctrl-C, the state of the last complete iteration counts."""
-    kept = run.load()
-    if kept is not None:
-        training.restore(*kept)
+    run.restore(training)
 
     def heard(iteration: Any) -> None:
         run.log(encode(iteration))
@@ -246,10 +261,8 @@ def _train(training: Any, run: RunFolder, ends: float | None, on_iteration: Call
     try:
         training.run(heard, ends)
     except KeyboardInterrupt:
-        kept = run.load()
-        if kept is None:
+        if not run.restore(training):
             raise
-        training.restore(*kept)
     finally:
         run.close()
     if training.iteration == 0:

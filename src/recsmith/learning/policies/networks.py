@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from recsmith._types import Floats, Ints
+from recsmith.learning.policies.arrays import adam_arrays, restore_adam, restore_parameter
 from recsmith.learning.training_loop import relative_loss
 from recsmith.planners.autoshard import LAYERS, SHAPES, STATE, AutoShardNetwork
 from recsmith.planners.placing import ItemBatch
@@ -156,22 +157,17 @@ def state_of(networks: PolicyNetworks, adams: Adams) -> dict[str, Any]:
     kept: dict[str, Any] = {f"network.{name}": value for name, value in networks.tensors().items()}
     for which, optimizer in adams.named():
         for i, parameter in enumerate(optimizer.param_groups[0]["params"]):
-            for name, value in optimizer.state[parameter].items():
-                kept[f"{which}.{i}.{name}"] = value.detach().double().numpy().copy()
+            kept |= adam_arrays(optimizer, parameter, f"{which}.{i}")
     return kept
 
 
 def restore_state(kept: dict[str, Any], networks: PolicyNetworks, adams: Adams) -> None:
     """Load networks and optimizers from the arrays of a checkpoint."""
-    with torch.no_grad():
-        for name, parameter in networks.named_parameters():
-            parameter.copy_(torch.as_tensor(kept[f"network.{name}"]))
+    for name, parameter in networks.named_parameters():
+        restore_parameter(parameter, kept, f"network.{name}")
     for which, optimizer in adams.named():
         for i, parameter in enumerate(optimizer.param_groups[0]["params"]):
-            names = [name for name in ("step", "exp_avg", "exp_avg_sq") if f"{which}.{i}.{name}" in kept]
-            optimizer.state[parameter] = {
-                name: torch.as_tensor(kept[f"{which}.{i}.{name}"], dtype=torch.float32) for name in names
-            }
+            restore_adam(optimizer, parameter, kept, f"{which}.{i}")
 
 
 VALUE_SHAPES: dict[str, tuple[int, ...]] = {

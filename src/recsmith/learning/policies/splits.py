@@ -29,11 +29,12 @@ from torch import Tensor
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, cost_model, step_seconds
 from recsmith.learning.policies import SplitIteration, SplitRecipe
+from recsmith.learning.policies.arrays import adam_arrays, array_of, restore_adam, restore_parameter
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
 from recsmith.planners.placing.best_split import best_split, longest_first_plan
 from recsmith.planners.placing.shapes import shapes_of
 from recsmith.planners.placing.split_episodes import Decisions, EndedEpisodes, PricedShapes
-from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy
+from recsmith.planners.placing.split_policy import FIGURES, SHAPES, Decide, SplitPolicy
 from recsmith.problems import build_problem
 
 LONGEST = 1.0  # norm to which a longer gradient is clipped
@@ -220,8 +221,7 @@ class SplitTraining:
         """Arrays from which `restore` continues: weights, the optimizer, and the examples."""
         kept: dict[str, Any] = {name: each.detach().numpy().copy() for name, each in self.parameters.items()}
         for name, each in self.parameters.items():
-            for part, value in self.adam.state[each].items():
-                kept[f"adam.{name}.{part}"] = value.numpy().copy()
+            kept |= adam_arrays(self.adam, each, f"adam.{name}")
         kept["examples"] = np.array(list(self.examples))  # in the order in which they are drawn from
         for index, each in self.examples.items():
             kept[f"example.{index}.gain"] = np.array(each.gain)
@@ -232,12 +232,14 @@ class SplitTraining:
     def restore(self, kept: dict[str, Any], iteration: int) -> None:
         """Continue from a state after this many iterations."""
         self.iteration = iteration
-        with torch.no_grad():
-            for name, each in self.parameters.items():
-                each.copy_(torch.as_tensor(kept[name]))
-                for part in ("step", "exp_avg", "exp_avg_sq"):
-                    self.adam.state[each][part] = torch.as_tensor(kept[f"adam.{name}.{part}"])
-        self.examples = {
-            index: Example(*(kept[f"example.{index}.{part}"] for part in ("gain", "shape", "figures", "split")))
-            for index in kept["examples"].tolist()
-        }
+        for name, each in self.parameters.items():
+            restore_parameter(each, kept, name)
+            restore_adam(self.adam, each, kept, f"adam.{name}")
+        self.examples = {}
+        for index in array_of(kept, "examples", [None]).tolist():
+            shape = array_of(kept, f"example.{index}.shape", [None])
+            self.examples[index] = Example(
+                float(array_of(kept, f"example.{index}.gain", [])), shape,
+                array_of(kept, f"example.{index}.figures", [len(shape), FIGURES]),
+                array_of(kept, f"example.{index}.split", [len(shape)]),
+            )  # fmt: skip
