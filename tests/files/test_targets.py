@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import check_target, locked_folder, starts_with_schema
+from recsmith.files.writable import whole_folder
 
 PLAN = starts_with_schema("recsmith/plan/1")
 INPUT = "this command reads it"
@@ -30,6 +31,27 @@ def test_an_input_is_refused_under_any_name_even_if_forced(
             with pytest.raises(UsageError, match=INPUT):
                 check_target(target, inputs=["h100:8", None, word], kind=PLAN, force=True)
     check_target("other.json", inputs=[str(tables), "x" * 5000, "a\0b"], kind=PLAN)
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_folder_that_cannot_be_replaced_is_as_before_or_said_to_lie_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+):
+    target, rename, left = tmp_path / "out", Path.rename, iter(range(refused))
+    target.mkdir()
+    (target / "old").touch()
+
+    def refusing(path: Path, to: Path) -> Path:
+        if to == target and next(left, None) is not None:
+            raise OSError(5, "Input/output error")
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", refusing)
+    aside = f", and what it held is in '{target}.old'" if refused == 2 else ""
+    with pytest.raises(RecSmithError, match=f"'{target}': Input/output error{aside}; make room"), whole_folder(target):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["out" if refused == 1 else "out.old"]
+    assert [each.name for each in tmp_path.rglob("old")] == ["old"]
 
 
 def test_standard_input_is_an_input(tables: Path, monkeypatch: pytest.MonkeyPatch):

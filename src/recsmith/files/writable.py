@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recsmith.errors import RecSmithError, UsageError
@@ -36,24 +36,42 @@ def whole_folder(target: Path) -> Generator[Path]:
     """A temporary folder that replaces the target when the block is done, and is removed if the block fails.
 
     Raises:
-        RecSmithError: the disk is full or refuses; an existing target is kept, at worst under the name TARGET.old.
+        RecSmithError: the disk is full or refuses; an existing target is kept.
     """
-    partial, old = (target.absolute().with_name(f"{target.name}{ending}") for ending in (".partial", ".old"))
+    partial = target.absolute().with_name(f"{target.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
+        put_in_place(partial, target)
+    except OSError as error:
+        raise _refused(target, error) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def put_in_place(partial: Path, target: Path) -> None:
+    """Rename a complete folder to the target; what was there before is removed after that.
+
+    Raises:
+        RecSmithError: the disk refuses; what was there before is there again, or the error says where it is.
+    """
+    old = target.absolute().with_name(f"{target.name}.old")
+    try:
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed here
             target.rename(old)
         partial.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise RecSmithError(
-            f"cannot write '{target}': {error.strerror or error}; make room, or give another output"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
+            old.rename(target)
+        kept = "" if target.exists() or not old.exists() else f", and what it held is in '{old}'"
+        raise _refused(target, error, kept) from None
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _refused(target: Path, error: OSError, kept: str = "") -> RecSmithError:
+    return RecSmithError(f"cannot write '{target}': {error.strerror or error}{kept}; make room, or give another output")
 
 
 def _nearest(path: Path) -> Path:

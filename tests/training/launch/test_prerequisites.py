@@ -24,7 +24,7 @@ from recsmith.training import (
 )
 from recsmith.training.launch import prerequisites
 from recsmith.training.launch.launching import dry_run
-from recsmith.training.launch.prerequisites import check_machine
+from recsmith.training.launch.prerequisites import check_arguments, check_machine
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
@@ -86,6 +86,11 @@ def test_a_port_that_another_program_has(launcher: str, tmp_path: Path, monkeypa
             train(a_run(output=str(tmp_path)))
 
 
+def histories(tables: object, dense: int, *, sequences: object, width: int = 4) -> None:
+    """A model over tables that are not pooled."""
+    del tables, dense, sequences, width
+
+
 def build(tables: object, dense_columns: int, width: int) -> None:
     """A function that would make a model."""
 
@@ -107,8 +112,16 @@ WRONG: list[Any] = [
         {"model": RunModel(name=f"{__name__}:build", arguments={"widht": 1})},
         r"model.arguments: .*'wid(th|ht)'",
     ),
+    (
+        {"model": RunModel(name=f"{__name__}:histories", arguments={"sequences_x": 1})},
+        r"model.arguments: .*'sequences_x'",
+    ),
     ({"metrics": RunMetrics(evaluate_every=5)}, "there is no data.test to evaluate on"),
 ]
+
+
+def test_sequences_are_no_argument_of_a_run():
+    check_arguments("a:histories", histories, {"width": 8})
 
 
 @pytest.mark.parametrize(("fields", "message"), WRONG)

@@ -22,7 +22,7 @@ from recsmith.data import DataSchema
 from recsmith.data.columns.rows import keep_vocabularies
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, check_is_file, read_json
-from recsmith.files.writable import whole_folder
+from recsmith.files.writable import put_in_place, whole_folder
 from recsmith.training.job.card import (
     CARD,
     BlockDigest,
@@ -85,10 +85,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     blocks = _blocks_together(partial)
     if dist.get_rank() == 0:
         write_card(partial, raw, blocks)
-        if folder.exists():
-            folder.rename(folder.with_name(folder.name + ".old"))
-        partial.rename(folder)
-        shutil.rmtree(folder.with_name(folder.name + ".old"), ignore_errors=True)
+        put_in_place(partial, folder)
     dist.barrier()
 
 

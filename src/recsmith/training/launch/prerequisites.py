@@ -171,10 +171,11 @@ def _check_optimizers(run: Run) -> None:
 def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None:
     """UsageError if the user's model function does not take its arguments."""
     try:
-        inspect.signature(function).bind(None, 0, **arguments)
+        signature = inspect.signature(function)
+        more = {"sequences": None} if "sequences" in [*signature.parameters][2:] else {}  # passed with unpooled tables
+        signature.bind(None, 0, **{**more, **arguments})
     except TypeError as error:
-        if "sequences" not in str(error):  # `sequences` is passed only if there are unpooled tables
-            raise UsageError(f"model.arguments: {error}; see the arguments of {name}") from None
+        raise UsageError(f"model.arguments: {error}; see the arguments of {name}") from None
     except ValueError:  # raised for a class without a signature
         return
 

@@ -48,7 +48,6 @@ class WatchSettings:
                     ("sketch_every", 0, MOST_STEPS),
                 )
             ),
-            None if self.ids <= MOST_IDS else f"watch.ids is {self.ids}; at most {MOST_IDS:,}",
             *(
                 None
                 if kind in KINDS
