@@ -205,9 +205,9 @@ def _comms(run: Run, plan: Plan) -> str:
     forward, backward = (NUMBER_BYTES if each is None else each for each in comms.bytes_per_value())
     whole = replace(plan.workload, comm_dtype=None, backward_comm_dtype=None, comm_bytes=None)
     as_they_are = simulate(replace(plan, workload=whole, digest=""), bound=False)
-    most = "" if isinstance(comms, RunComms) else "at most "  # placed column shards may be smaller
+    about = "" if isinstance(comms, RunComms) else "about "  # bytes of places are those of prices
     return (
-        f"comms: of pooled embeddings a rank sends {most}{format_size(round(numbers * forward))} forward and "
+        f"comms: of pooled embeddings a rank sends {about}{format_size(round(numbers * forward))} forward and "
         f"{format_size(round(numbers * backward))} backward in a step, instead of "
         f"{format_size(round(numbers * NUMBER_BYTES))} each; tables take {format_time(plan.cost.step_s)} of a step "
         f"so, and {format_time(as_they_are.cost.step_s)} where all cross as they are, by the plan's cost model"

@@ -44,7 +44,7 @@ from recsmith.training.results.serving import load_model
 from recsmith.training.sources import open_data
 from recsmith.training.systems.thresholds.deciding import ALONE, decided
 from recsmith.training.systems.thresholds.dense import DenseThresholds, _counts, decoded, encoded
-from recsmith.training.systems.thresholds.pooled import _length, _message, _read, largest
+from recsmith.training.systems.thresholds.pooled import _message, _read, largest
 from recsmith.training.systems.thresholds.settings import AUTO_SHARE, WINDOW, Thresholded
 
 FEATURES = [{"name": name, "num_embeddings": 4000} for name in "abc"]
@@ -439,6 +439,13 @@ def test_one_rank_sends_nothing_and_goes_on_from_two(trained: tuple[Run, dict[st
     assert result["step"] == STEPS + 2
 
 
+def test_prices_and_messages_have_one_rule():
+    comms = Thresholded(pooled=0.5)
+    assert [comms.message_bytes(width) for width in (256, 32_770)] == [128 * 5, 16_385 * 8]
+    for width in (258, 32_768):  # as prices take them, which are asked for before a rank's columns are known
+        assert comms.bytes_per_value() == (comms.message_bytes(width) / width,) * 2
+
+
 @pytest.mark.parametrize(("samples", "width"), [(3, 0), (3, 5), (0, 5), (1, 1), (2, 300)])
 @pytest.mark.parametrize("values", ["fp32", "bf16"])
 def test_columns_are_read_as_they_were_sent(samples: int, width: int, values: Any):
@@ -446,7 +453,7 @@ def test_columns_are_read_as_they_were_sent(samples: int, width: int, values: An
     rows = torch.randn(samples, width, generator=torch.Generator().manual_seed(0)).bfloat16().float()
     columns = largest(rows, kept)
     message = _message(rows, columns, width, settings)
-    assert message.shape == (samples, _length(width, kept, settings))
+    assert message.shape == (samples, settings.message_bytes(width))
     found, numbers = _read(message.flatten(), samples, width, kept, settings)
     assert torch.equal(found, columns)
     assert torch.equal(numbers.float(), rows.gather(1, columns))

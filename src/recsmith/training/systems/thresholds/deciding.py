@@ -12,7 +12,7 @@ from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
-from recsmith.training.systems.thresholds.sent import column_bytes, kept_of
+from recsmith.training.systems.thresholds.sent import kept_of
 from recsmith.training.systems.thresholds.settings import AUTO_SHARE, CPU_S_PER_STEP, GAP_BYTES, Thresholded
 from recsmith.units import format_time
 from recsmith.workloads.data_types import ELEMENT_BYTES
@@ -87,8 +87,8 @@ def _columns(made: Thresholded, plan: Plan) -> list[str]:
         return []
     kept = [(kept_of(width, made.pooled or 1.0), width) for width in widths.values()]
     columns, of = (sum(each) for each in zip(*kept, strict=True))
-    ways = 2 if made.gradients == "largest" else 1  # directions in which column numbers are sent
-    sent = sum(each * (2 * made.value_bytes + ways * column_bytes(width)) for each, width in kept)
+    placed = (True, made.gradients == "largest")  # forward and backward
+    sent = sum(made.message_bytes(width, placed=each) for width in widths.values() for each in placed)
     return [
         f"pooled embeddings: {columns:,} of {of:,} columns cross, since {made.pooled:g} of a rank's are rounded up to "
         f"whole ones: {sent / (2 * ELEMENT_BYTES['fp32'] * of):.1%} of all bytes, places included; the time to choose "

@@ -77,7 +77,7 @@ class LargestColumns(nn.Module):
             return there * columns[mine] + here * (sum(columns) - columns[mine])
 
         forward, backward = (
-            [_length(width, k, self.settings, placed) for width, k in zip(self.widths, kept, strict=True)]
+            [self.settings.message_bytes(width, placed=placed) for width in self.widths]
             for placed in (True, self.settings.gradients == "largest")
         )
         numbers, of = crossing(kept), crossing(self.widths)
@@ -95,7 +95,7 @@ class _Exchange(torch.autograd.Function):
         kept = [kept_of(width, settings.pooled) for width in widths]
         columns = largest(local, kept[mine])
         message = _message(local, columns, widths[mine], settings)
-        lengths = [_length(width, k, settings) for width, k in zip(widths, kept, strict=True)]
+        lengths = [settings.message_bytes(width) for width in widths]
         received = _exchanged(
             message, [size * lengths[mine] for size in sizes], [sizes[mine] * n for n in lengths], group
         )
@@ -116,7 +116,7 @@ class _Exchange(torch.autograd.Function):
         for part, width, k, came in zip(gradient.split(ctx.widths, dim=1), ctx.widths, ctx.kept, ctx.came, strict=True):
             columns = largest(part, k) if placed else came
             messages.append(_message(part, columns, width, settings, placed=placed).flatten())
-            lengths.append(_length(width, k, settings, placed=placed))
+            lengths.append(settings.message_bytes(width, placed=placed))
         received = _exchanged(
             torch.cat(messages), [sizes[mine] * n for n in lengths], [n * lengths[mine] for n in sizes], ctx.group
         )
@@ -124,11 +124,6 @@ class _Exchange(torch.autograd.Function):
         at, numbers = _read(torch.cat(received), sum(sizes), width, k, settings, placed=placed)
         made = among_zeros(at if placed else ctx.columns, numbers, width, gradient.dtype)
         return made.div_(dist.get_world_size(ctx.group)) if get_gradient_division() else made, None, None, None, None
-
-
-def _length(width: int, kept: int, settings: Any, placed: bool = True) -> int:
-    """Bytes of a sample's message. placed: whether column numbers are included."""
-    return kept * (settings.value_bytes + (column_bytes(width) if placed else 0))
 
 
 def largest(rows: Tensor, kept: int) -> Tensor:
@@ -150,7 +145,7 @@ def _read(
     message: Tensor, samples: int, width: int, kept: int, settings: Any, placed: bool = True
 ) -> tuple[Tensor, Tensor]:
     """(columns, numbers) of this many samples; without columns if they were not sent."""
-    rows, size = message.view(samples, _length(width, kept, settings, placed)), kept * settings.value_bytes
+    rows, size = message.view(samples, settings.message_bytes(width, placed=placed)), kept * settings.value_bytes
     # flat, since PyTorch cannot view rows of zero bytes, from a rank without such tables, as another type
     numbers = rows[:, :size].flatten().view(TYPES[settings.values]).view(samples, kept)
     columns = (

@@ -15,6 +15,7 @@ from recsmith.prediction.job_step import crossing_s, gradients_s
 from recsmith.training.collectives.protocol import Codecs, GradientHook
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.seams.capabilities import BAGS, FP32_WEIGHTS, GRADIENTS, Capabilities
+from recsmith.training.systems.thresholds.sent import column_bytes, kept_of
 from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
 AUTO_SHARE = 0.005  # share of dense gradients sent if dense is auto: the one whose AUC was measured (docs)
@@ -28,7 +29,7 @@ CPU_S_PER_STEP = 1e-3
 # does not.
 WINDOW, LEVEL, RUNG = 32, 0.01, 4
 GAP_BYTES = 2  # bytes of a gradient's place: its distance to the place before (dense.py)
-COLUMN_BYTES = 2  # bytes of a column's number in predictions; messages take column_bytes of sent.py
+PRICED_COLUMNS = 4096  # of a rank, in prices before there is a plan: as 257 to 32,768 columns, of two bytes each
 POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # types that send no partial sums
 
 
@@ -107,12 +108,17 @@ class Thresholded:
     def bytes_per_value(self) -> tuple[float | None, float | None]:
         """Bytes sent forward and backward for each number of pooled embeddings, column numbers included.
 
-        Without `pooled`, as in comms without a name.
+        Without `pooled`, as in comms without a name. Plans are made by it, so a rank's columns are not known yet; of a
+        plan `message_bytes` is exact.
         """
         if self.pooled is None:
             return self.columns.bytes_per_value()
-        placed = self.pooled * (self.value_bytes + COLUMN_BYTES)
+        placed = self.pooled * (self.value_bytes + column_bytes(PRICED_COLUMNS))
         return placed, placed if self.gradients == "largest" else self.pooled * self.value_bytes
+
+    def message_bytes(self, width: int, *, placed: bool = True) -> int:
+        """Bytes of a sample's columns of a rank that has `width` of them. placed: whether column numbers go along."""
+        return kept_of(width, self.pooled or 1.0) * (self.value_bytes + (column_bytes(width) if placed else 0))
 
     def sharding_types(self) -> tuple[str, ...] | None:
         """Sharding types of pooled tables that it can carry: with `pooled`, those without partial sums. None: all."""
