@@ -45,7 +45,8 @@ def main() -> None:
     keys = [(tables, ranks, options.visits, options.cost_model) for tables, ranks in WORKLOADS]
     rows = sorted(resumed(measure, keys, options.records, jobs=1), key=lambda row: keys.index(tuple(row["key"])))
     print(f"{rows[0]['device']}; {rows[0]['versions']}; {rows[0]['visits']} visits\n")
-    print("| workload | factor | probe moved | error, median | largest | tau | told apart | predicted best | beside |")
+    heads = "workload, factor, probe moved, error at the median, largest, tau, tau of significant pairs, predicted best"
+    print(f"| {heads.replace(', ', ' | ')} | compared with the measured best |")
     print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(summary(row))
@@ -65,7 +66,7 @@ def conclusion(rows: Sequence[Row]) -> str:
     lost = sum(found.low > 0 for found in map(apart, rows) if found)
     return (
         f"{len(errors)} plans: error {statistics.median(errors):.1%} median, {max(errors):.1%} largest; mean tau "
-        f"{tau:.3f}, of pairs that are told apart {told:.3f}; the predicted best is significantly slower than the "
+        f"{tau:.3f}, of significant pairs {told:.3f}; the predicted best is significantly slower than the "
         f"measured best in {lost} of {len(rows)} workloads"
     )
 
