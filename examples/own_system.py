@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from recsmith.training import Run, RunData, RunFacts, System, SystemTold, noun, train
+from recsmith.training import Run, RunData, RunFacts, System, SystemLine, noun, train
 
 CLICKS = {"format": "generator", "num_samples": 6400, "features": [{"name": "item", "num_embeddings": 100}]}
 
@@ -76,11 +76,11 @@ class WarmRestarts(System):
         if self.settings_in(run) and (run.optimizers.warmup_steps or run.optimizers.decay_steps):
             yield f"{self.key} changes learning rates, and optimizers has warm-up or decay, too; leave one of them out"
 
-    def told(self, run: Run, told: RunFacts) -> list[SystemTold]:
+    def summary(self, run: Run, facts: RunFacts) -> list[SystemLine]:
         """What a dry run says."""
         cycles = self.settings_in(run)
         said = f"learning rates fall for {cycles.first} steps at first, and begin anew" if cycles else ""
-        return [SystemTold(key=self.key, on=True, said=said)] if cycles else []
+        return [SystemLine(key=self.key, on=True, said=said)] if cycles else []
 
     def attached(self, run: Run, model: Any) -> InCycles | None:
         """What a job has while it trains."""

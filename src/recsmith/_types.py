@@ -106,8 +106,8 @@ def _value_words(value: object) -> str:
 
 def short_repr(value: Any) -> str:
     """A noun as Python would write it, without default values, and with only the first items of long tuples."""
-    told = [each for each in fields(value) if not _is_default(value, each)]
-    shown = [f"{each.name}={_shown(getattr(value, each.name))}" for each in told]
+    stated = [each for each in fields(value) if not _is_default(value, each)]
+    shown = [f"{each.name}={_shown(getattr(value, each.name))}" for each in stated]
     return f"{type(value).__name__}({', '.join(shown)})"
 
 

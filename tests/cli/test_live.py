@@ -62,7 +62,7 @@ def test_a_short_run_has_no_line_and_inner_ones_share_it(
         assert on_improve is not None
         on_improve(0.003)
         assert outer is not None
-        assert outer.told == "best step 3 ms; Ctrl-C ends with it"
+        assert outer.detail == "best step 3 ms; Ctrl-C ends with it"
         note("beware")
     assert running() is None
     assert "planning" not in capsys.readouterr().err

@@ -32,8 +32,8 @@ def test_what_a_step_took_is_the_base_and_how_far_its_trace_is_off_is_told():
     found = base_of(captured(), TABLES, PLAN.cluster)
     off = abs(predict_graph(captured()).step_s / 0.5 - 1)
     assert found.step_s == 0.5
-    assert found.told.startswith("captured: a step took 500 ms, and its trace says ")
-    assert found.told.endswith(f", {off:.0%} off")
+    assert found.about.startswith("captured: a step took 500 ms, and its trace says ")
+    assert found.about.endswith(f", {off:.0%} off")
     unmeasured = replace(captured(), measured_s=None)
     assert base_of(unmeasured, TABLES, PLAN.cluster).step_s == predict_graph(unmeasured).step_s
 
@@ -77,7 +77,7 @@ def test_the_parts_of_a_predicted_step_are_corrected_by_those_of_a_capture():
     assert corrected.embeddings_s == pytest.approx(max(lookups) + exchanged)
     assert corrected.gradients_s == pytest.approx(sum(e.seconds for e in graph.collectives if e.name == "all_reduce"))
     assert corrected.layers_s / corrected.optimizer_s == pytest.approx(1)
-    assert factors.told.startswith("captured: a step took 500 ms, ")
+    assert factors.about.startswith("captured: a step took 500 ms, ")
     twice = factors.corrected(replace(step, embeddings_s=0.04))
     assert twice.step_s == pytest.approx(0.5 + corrected.embeddings_s)
     from_files = factors.corrected(replace(step, rows_s=0.04))  # which the captured job has none of

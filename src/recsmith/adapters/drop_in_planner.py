@@ -220,8 +220,8 @@ class RecSmithPlanner(ShardingPlanner):
         made = _agreed(plan, module, sharders_for(self.only, sharders), group, self.constraints)
         if dist.get_rank(group) == 0:  # only now: if warnings are errors, the other ranks must not wait for this one
             _warn(plan)
-            if told := check_hosts(plan):
-                warnings.warn(f"{told}; predicted seconds are those of the cluster", stacklevel=2)
+            if problem := check_hosts(plan):
+                warnings.warn(f"{problem}; predicted seconds are those of the cluster", stacklevel=2)
         return made
 
     def dmp_collection_arguments(self) -> CollectionArguments:

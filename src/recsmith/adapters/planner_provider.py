@@ -156,11 +156,11 @@ class OwnReserve(StorageReservation):
 class ServicePlanner:
     """A RecSmithPlanner with the interface that TorchRec's executor expects; it can answer from a cached plan file.
 
-    file: the plan file that is read and written; None for no cache. told: is called with whether the plan came from it.
+    file: the plan file that is read and written; None for no cache. report: called with whether the plan came from it.
     """
 
-    def __init__(self, planner: RecSmithPlanner, file: Path | None, told: Callable[[bool], object]) -> None:
-        self.planner, self.file, self.told = planner, file, told
+    def __init__(self, planner: RecSmithPlanner, file: Path | None, report: Callable[[bool], object]) -> None:
+        self.planner, self.file, self.report = planner, file, report
         self._options: list[ShardingOption] = []
 
     def plan(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> ShardingPlan:
@@ -202,9 +202,9 @@ class ServicePlanner:
             plan = load_plan(self.file)
             made = to_sharding_plan(plan, module, sharders=sharders, constraints=self.planner.constraints)
         except (UsageError, PlanMismatch):  # the file is missing, cut short, or of another model
-            self.told(False)
+            self.report(False)
             return None
-        self.told(True)
+        self.report(True)
         self._show(plan, module, sharders)
         return made
 

@@ -84,17 +84,17 @@ def check_hosts(plan: Plan) -> str | None:
     if joined == cluster.local_world_size and not moved:
         return None
     split = next((each for each in plan.placements if each.sharding_type in ON_HOSTS), None)
-    told = (
+    text = (
         f"a host of the cluster has {cluster.local_world_size} devices, and in this job TorchRec takes {joined} ranks "
         "for a host (LOCAL_WORLD_SIZE, times TORCHREC_RESOLVED_POD_SIZE where that is set)"
     )
     if moved or split is not None:
         what = f"table '{split.table}' is {split.sharding_type}" if split else "shards name devices of a host"
         raise UsageError(
-            f"{told}; {what}, which does not run so: give the planner the cluster that the job runs on, with "
+            f"{text}; {what}, which does not run so: give the planner the cluster that the job runs on, with "
             f"{counted(cluster.world_size // joined, 'host')} of {counted(joined, 'device')}"
         )
-    return told
+    return text
 
 
 def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int | str | None) -> Cluster:

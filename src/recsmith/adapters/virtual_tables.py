@@ -143,9 +143,9 @@ def virtual_words(tables: Sequence[VirtualTable], size: int) -> str:
     """Sentences on the memory that is kept free for virtual tables, and on what is not counted."""
     endless = [table.config.name for table in tables if table.held is None]
     bounded = sum(table.held is not None for table in tables)
-    told = f" Besides, {format_size(size)} for caches, ids and outputs of {counted(len(tables), 'virtual table')}."
+    text = f" Besides, {format_size(size)} for caches, ids and outputs of {counted(len(tables), 'virtual table')}."
     if bounded:
-        told += f" Rows of {bounded} of them lie in host memory or on disk until their policy evicts them."
+        text += f" Rows of {bounded} of them lie in host memory or on disk until their policy evicts them."
     if endless:
-        told += f" Nothing bounds the rows of '{endless[0]}': training_id_eviction_trigger_count of its policy would."
-    return told
+        text += f" Nothing bounds the rows of '{endless[0]}': training_id_eviction_trigger_count of its policy would."
+    return text

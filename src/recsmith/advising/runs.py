@@ -66,7 +66,7 @@ def advise_run(
     base = described(run, settings)
     predicted = _step_of(base)
     by = None if capture is None else step_factors(capture, base.plan.workload, base.plan.cluster, predicted)
-    about = (f"the run as it is: a step takes {predicted}", _whose_speeds()) if by is None else (by.told,)
+    about = (f"the run as it is: a step takes {predicted}", _whose_speeds()) if by is None else (by.about,)
     use_systems(made)
 
     def price_of(switches: Sequence[Switch]) -> JobPrice:

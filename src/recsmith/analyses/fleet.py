@@ -184,9 +184,9 @@ def fleet(
         raise Infeasible(_too_much(late, asked, room))
     chosen, bound = found
     free = {name: hosts - sum(way.hosts for way in chosen if way.pool == name) for name, hosts in room.items()}
-    told = tuple(_assigned(way, in_time, free, asked) for way in sorted(chosen, key=lambda way: -way.dollars))
+    assigned = tuple(_assigned(way, in_time, free, asked) for way in sorted(chosen, key=lambda way: -way.dollars))
     return Fleet(
-        jobs=told, dollars=sum(way.dollars for way in chosen), bound=bound, free=free, ways=len(ways),
+        jobs=assigned, dollars=sum(way.dollars for way in chosen), bound=bound, free=free, ways=len(ways),
         left_out=tuple(left_out),
     )  # fmt: skip
 
@@ -301,8 +301,8 @@ def _assigned(way: Way, ways: Sequence[Way], free: dict[str, int], jobs: Sequenc
         )
     if job.pool is not None and (job.pool, job.hosts) != (way.pool, way.hosts):
         now = next((each for each in own if (each.pool, each.hosts) == (job.pool, job.hosts)), None)
-        told = "would be late there" if now is None else f"would cost ${now.dollars:,.0f} there"
-        why += f"; now on {job.hosts} hosts of {job.pool}, it {told}"
+        elsewhere = "would be late there" if now is None else f"would cost ${now.dollars:,.0f} there"
+        why += f"; now on {job.hosts} hosts of {job.pool}, it {elsewhere}"
     return Assigned(way=way, cheapest=cheapest, why=why)
 
 

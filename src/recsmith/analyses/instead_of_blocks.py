@@ -53,8 +53,8 @@ def with_scattered_rows(workload: Workload, table: Table) -> Workload:
     """The workload with the rows of one of its tables scattered."""
     blocks, access = scattered_blocks(table, workload.hot_rows), table.access
     known = access is not None and (access.zipf is not None or access.reuse_bins is not None)
-    told = (
+    text = (
         replace(access.scattered(), block_lookups=blocks) if known and access else AccessProfile(block_lookups=blocks)
     )
-    tables = tuple(replace(each, access=told) if each.name == table.name else each for each in workload.tables)
+    tables = tuple(replace(each, access=text) if each.name == table.name else each for each in workload.tables)
     return replace(workload, tables=tables)

@@ -136,9 +136,9 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
     search = read_search(options)
     if own is not None and named is None and search["cost_model"] is None:  # a plan has its own model
         search["cost_model"] = own.cost_model
-    step_s, told = _whole_step(options, tables, where)
+    step_s, about = _whole_step(options, tables, where)
     return advise(
-        tables, where, running=running, step_s=step_s, step_told=told, told=left_out, aim=_aim(options),
+        tables, where, running=running, step_s=step_s, step_told=about, told=left_out, aim=_aim(options),
         named=JobNames(tables=job, cluster=named or f"the cluster of {job}"), on_switch=heard_switches(), **search,
     )  # fmt: skip
 
@@ -168,7 +168,7 @@ def _whole_step(options: dict[str, Any], tables: Any, where: Any) -> tuple[float
     from recsmith.prediction.captured_base import captured_base
 
     found = captured_base(options["capture"], tables, where)
-    return found.step_s, found.told
+    return found.step_s, found.about
 
 
 def _refuse_trials(job: str, options: dict[str, Any]) -> None:

@@ -22,14 +22,14 @@ class LiveLine:
     """The progress line of a running command."""
 
     def __init__(self, doing: str, since_s: float = 0.0) -> None:
-        self.doing, self.told, self.begun = doing, "", time.monotonic() - since_s
+        self.doing, self.detail, self.begun = doing, "", time.monotonic() - since_s
         self._drawn = False
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._draw_on, daemon=True)
 
     def tell(self, text: str) -> None:
         """Set the progress text, which is shown when the line is next drawn."""
-        self.told = text
+        self.detail = text
 
     def clear(self) -> None:
         """Erase the line, so that something else can be printed; the next drawing is below that."""
@@ -50,8 +50,8 @@ class LiveLine:
 
     def words(self, seconds: float, columns: int) -> str:
         """The line after `seconds`, cut to the terminal's width: a longer one wraps and could not be overwritten."""
-        told = f": {self.told}" if self.told else ""
-        return printable(f"recsmith: {self.doing}, {seconds:.0f} s{told}")[: columns - 1]
+        detail = f": {self.detail}" if self.detail else ""
+        return printable(f"recsmith: {self.doing}, {seconds:.0f} s{detail}")[: columns - 1]
 
     def _draw_on(self) -> None:
         wait_s = max(0.0, QUIET_S - (time.monotonic() - self.begun))

@@ -86,8 +86,8 @@ def _explain_memory(plan: str, run: str | None, format_: str) -> None:
 
         found, layers = memory_of_run(str(Path(run) / "run.json") if Path(run).is_dir() else run, plan)
         choices = dense_choices(found, layers)
-    told = [(choice.name, choice.costs, memory) for choice, memory in choices]
-    print_as(format_, lambda: step_memory_report(found, told), lambda: step_memory_to_raw(found, told))
+    rows = [(choice.name, choice.costs, memory) for choice, memory in choices]
+    print_as(format_, lambda: step_memory_report(found, rows), lambda: step_memory_to_raw(found, rows))
 
 
 @click.command(name="diff")

@@ -202,8 +202,8 @@ def _with_optimizer(model: str, options: dict[str, Any], row: Any) -> Any:
     shapes = layer_shapes(load_model(model), features, tables[0].embedding_dim if tables else 0)
     cluster = load_cluster(options["cluster"]) if options["cluster"] else None
     where = cluster or (plan.cluster if plan else load_cluster(f"cpu:{options['ranks'] or 1}"))
-    told = find(PREDICTED, options["optimizer"])(shapes, where, row.step_s)
-    return replace(row, notes=(*row.notes, told))
+    predicted = find(PREDICTED, options["optimizer"])(shapes, where, row.step_s)
+    return replace(row, notes=(*row.notes, predicted))
 
 
 def _show(rows: list[Any], timeline: str | None, format_: str) -> None:

@@ -153,11 +153,11 @@ def show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str)
     """Print what was made of a trained model, and the scores of the model before and after."""
     from recsmith.files import encode
 
-    told = {name: encode(each) for name, each in scores.items()}
+    encoded = {name: encode(each) for name, each in scores.items()}
     if format_ == "json":
-        print_json({**encode(made), "scores": told})
+        print_json({**encode(made), "scores": encoded})
         return
-    for line in (*lines, *(f"{name} model on --test: {_scores_line(each)}" for name, each in told.items())):
+    for line in (*lines, *(f"{name} model on --test: {_scores_line(each)}" for name, each in encoded.items())):
         click.echo(line)
 
 

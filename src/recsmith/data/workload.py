@@ -59,9 +59,9 @@ def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, see
     """
     shared = {table.name: [each.name for each in table.features] for table in workload.tables if table.features[1:]}
     if shared:
-        told = "; ".join(f"'{name}': {', '.join(features)}" for name, features in shared.items())
+        text = "; ".join(f"'{name}': {', '.join(features)}" for name, features in shared.items())
         warnings.warn(
-            f"generated data has a table for each feature, and these are read by several ({told}); give a model of "
+            f"generated data has a table for each feature, and these are read by several ({text}); give a model of "
             "your own the shared tables",
             stacklevel=2,
         )

@@ -160,13 +160,13 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in cast(Raw, value).items()}
     if not is_dataclass(value):
         return value
-    told: Raw = {}
+    plain: Raw = {}
     for field in fields(value):
         found = getattr(value, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if not (found is default or found == default):
-            told[field.name] = _plain(found)
-    return told
+            plain[field.name] = _plain(found)
+    return plain
 
 
 def spell_out(noun: object) -> Any:
@@ -192,8 +192,8 @@ def _describe(noun: Any, raw: object, error: Any, source: str, field: str, setti
     places = [setting or (f"line {line}" if line else "") for setting, line in zip(given, lines, strict=True)]
     said = [f"{each} ({place})" if place else each for each, place in zip(wrong, places, strict=True)]
     more = len(errors) - len(said)
-    told = "; ".join(said) + (f"; and {more} more" if more else "")
-    counted = told if len(errors) == 1 else f"{len(errors)} {_wrong(errors)}: {told}"
+    text = "; ".join(said) + (f"; and {more} more" if more else "")
+    counted = text if len(errors) == 1 else f"{len(errors)} {_wrong(errors)}: {text}"
     return counted if field else f"'{source}': {counted}"
 
 
@@ -211,12 +211,12 @@ def _of_its_kind(raw: object, errors: list[Any]) -> list[Any]:
 
 def _one_a_value(raw: object, errors: list[Any]) -> list[Any]:
     """The errors, with those of one value merged: a value that matches none of several types has an error for each."""
-    told: dict[str, Any] = {}
+    firsts: dict[str, Any] = {}
     for each in errors:
-        first = told.setdefault(str(id(each)) if _is_name_of_field(each) else _place(raw, each["loc"])[0], each)
+        first = firsts.setdefault(str(id(each)) if _is_name_of_field(each) else _place(raw, each["loc"])[0], each)
         if first is not each:
             first["msg"] += f", or {each['msg'][0].lower()}{each['msg'][1:]}".replace("input should be ", "")
-    return list(told.values())
+    return list(firsts.values())
 
 
 def _is_name_of_field(error: Any) -> bool:

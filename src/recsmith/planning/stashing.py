@@ -81,8 +81,10 @@ def stashed_where_it_pays(
         best = roomy
     bound = best.plan.bound if tight is None else tight.plan.bound
     made = replace(best.plan, bound=bound, gap=bound.gap(best.plan.cost.total_s))
-    told = _instead(best.plan, cluster, space, plan_in)
-    return replace(best, plan=made, elapsed_s=sum(each.elapsed_s for each in found), left_out=(*best.left_out, *told))
+    instead = _instead(best.plan, cluster, space, plan_in)
+    return replace(
+        best, plan=made, elapsed_s=sum(each.elapsed_s for each in found), left_out=(*best.left_out, *instead)
+    )
 
 
 def _instead(plan: Plan, cluster: Cluster, space: Space, plan_in: Callable[[Space], Result]) -> list[str]:
@@ -130,18 +132,18 @@ def dense_of(workload: Workload, cluster: Cluster, stashing: Stashing) -> DenseB
     Raises:
         UsageError: activations are more than the reserve of which they are a part.
     """
-    told, reserve = stashing.activations, cluster.reserve_bytes
+    stated, reserve = stashing.activations, cluster.reserve_bytes
     on_cpu = cluster.device.kind == "cpu"
     estimate = None if cluster.hbm_bytes is not None or reserve is not None else plain_dense(workload, cluster)
     if estimate is not None:
-        return estimate if told is None else replace(estimate, activations=told)
-    if reserve is not None and (told or 0) > reserve > 0:
+        return estimate if stated is None else replace(estimate, activations=stated)
+    if reserve is not None and (stated or 0) > reserve > 0:
         raise UsageError(
-            f"activations of {format_size(told or 0)} are a part of the reserve, which is {format_size(reserve)}; "
+            f"activations of {format_size(stated or 0)} are a part of the reserve, which is {format_size(reserve)}; "
             "state a larger --reserve"
         )
-    fixed = max(0, (reserve or 0) - (told or 0))
-    return DenseBytes(fixed=fixed, activations=told or 0, batch_apart=on_cpu)
+    fixed = max(0, (reserve or 0) - (stated or 0))
+    return DenseBytes(fixed=fixed, activations=stated or 0, batch_apart=on_cpu)
 
 
 def _check_room(dense: DenseBytes, cluster: Cluster) -> None:

@@ -134,8 +134,8 @@ def wrong_price(cost: StepCost, bound: Bound, gap: float | None) -> str | None:
         if device.rank != rank:
             return f"the cost of rank {rank} is of rank {device.rank}"
         if not _is_same(device.busy_s + device.wait_s, cost.total_s):
-            told = f"{format_time(device.busy_s + device.wait_s)}, and the step takes {format_time(cost.total_s)}"
-            return f"parts and wait of rank {rank} add up to {told}"
+            times = f"{format_time(device.busy_s + device.wait_s)}, and the step takes {format_time(cost.total_s)}"
+            return f"parts and wait of rank {rank} add up to {times}"
     if gap is None or bound.value_s is None:
         return None if gap is None else f"its gap is {gap:.4g}, and nothing bounds it"
     return None if _is_same((1 + gap) * bound.value_s, cost.total_s) else f"its gap is {gap:.4g}, not step / bound - 1"

@@ -35,7 +35,7 @@ class StepFactors:
     gradients: float
     layers: float
     rest: float
-    told: str
+    about: str
     off: float = 0.0
 
     def corrected(self, step: JobStep) -> JobStep:
@@ -49,13 +49,13 @@ class StepFactors:
 
 @noun
 class CapturedBase:
-    """step_s: seconds of a whole step, measured if the capture has that, else predicted. told: the same in a sentence.
+    """step_s: seconds of a whole step, measured if the capture has that, else predicted. about: the same in a sentence.
 
     off: relative difference between the trace's prediction and that step.
     """
 
     step_s: float
-    told: str
+    about: str
     off: float = 0.0
 
 
@@ -74,11 +74,11 @@ def base_of(graph: Graph, tables: Workload, cluster: Cluster, batch_option: str 
     predicted, measured = predict_graph(graph).step_s, graph.measured_s
     if measured is None:
         return CapturedBase(
-            step_s=predicted, told=f"captured: a step is predicted at {format_time(predicted)}{checked}"
+            step_s=predicted, about=f"captured: a step is predicted at {format_time(predicted)}{checked}"
         )
-    told = f"captured: a step took {format_time(measured)}, and its trace says {format_time(predicted)}"
+    text = f"captured: a step took {format_time(measured)}, and its trace says {format_time(predicted)}"
     off = abs(predicted / measured - 1)
-    return CapturedBase(step_s=measured, told=f"{told}, {off:.0%} off{checked}", off=off)
+    return CapturedBase(step_s=measured, about=f"{text}, {off:.0%} off{checked}", off=off)
 
 
 def step_factors(folder: Source, tables: Workload, cluster: Cluster, step: JobStep) -> StepFactors:
@@ -119,7 +119,7 @@ def factors_of(graph: Graph, base: CapturedBase, step: JobStep) -> StepFactors:
     )
     tables, across, dense, others = found
     return StepFactors(
-        tables=tables, gradients=across, layers=dense, rest=others, told=f"{base.told}; {parts}", off=base.off
+        tables=tables, gradients=across, layers=dense, rest=others, about=f"{base.about}; {parts}", off=base.off
     )
 
 

@@ -96,9 +96,9 @@ def capture_command(folder: Path, command: Sequence[str], settings: CaptureSetti
         RecSmithError: the command failed, or ended before all steps were captured.
     """
     _prepare(folder, force)
-    told = dump_json({"folder": str(folder.resolve()), **asdict(settings)})
+    encoded = dump_json({"folder": str(folder.resolve()), **asdict(settings)})
     places = [str(Path(__file__).parent / "injected"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, WORD: told, "PYTHONPATH": os.pathsep.join(places)}
+    environment = {**os.environ, WORD: encoded, "PYTHONPATH": os.pathsep.join(places)}
     try:
         ended = subprocess.run(list(command), env=environment, check=False).returncode
     except OSError as error:

@@ -102,9 +102,9 @@ def _schedule(graph: TrainingGraph, limit: float, link: float | None) -> ArraySc
 def _words(made: ArraySchedule, graph: TrainingGraph) -> str:
     ways = [way for each in made.ways.values() for way in each.values()]
     copied, again = ways.count("swap"), ways.count("recompute")
-    told = [f"{copied} copied to the host"] * bool(copied) + [f"{again} computed again"] * bool(again)
+    parts = [f"{copied} copied to the host"] * bool(copied) + [f"{again} computed again"] * bool(again)
     more = made.seconds / graph.seconds - 1
-    return f"{counted(len(ways), 'output')} of layers: {' and '.join(told)}; layers take {more:.0%} more"
+    return f"{counted(len(ways), 'output')} of layers: {' and '.join(parts)}; layers take {more:.0%} more"
 
 
 def layers_graph(layers: DenseLayers) -> TrainingGraph:

@@ -110,7 +110,7 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
     numbers = numbers_of(shapes)
     rows = LayerPart("rows of sequences", sequence_seconds(workload, plan.cluster), 0.0)
     parts = [*([rows] if rows.forward_s else []), *_layers(model, plan, shapes, samples)]
-    told = ON_CPU.format(model=named) if device.kind == "cpu" else _error(model, named, device.name)
+    error = ON_CPU.format(model=named) if device.kind == "cpu" else _error(model, named, device.name)
     everybody = tuple(range(ranks))
     met = [
         ("all_to_all", 0.0, max(each.forward_comm_s for each in cost)),
@@ -133,7 +133,7 @@ def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str |
     ]
     graph = Graph(ranks=tuple(tapes), collectives=collectives, lanes=len(collectives) or 1, batch_size=samples)
     check_graph(graph)
-    return graph, told
+    return graph, error
 
 
 def _check_tables(model: Model, plan: Plan) -> None:

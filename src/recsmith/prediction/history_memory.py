@@ -26,10 +26,10 @@ def memory_notes(model: Model, plan: Plan, batch: int | None) -> tuple[str, ...]
     cost = price_plan(replace(plan, workload=workload, digest=""), plan.cost_model).per_device
     left = min(size - each.hbm_bytes for size, each in zip(plan.cluster.hbm_per_rank, cost, strict=True))
     needed = format_size(found.needed)
-    told = f"memory: the layers need about {needed} of each device by a formula (docs/memory.md), and tables leave"
+    text = f"memory: the layers need about {needed} of each device by a formula (docs/memory.md), and tables leave"
     if left >= found.needed:
-        return (f"{told} {format_size(left)}",)
+        return (f"{text} {format_size(left)}",)
     return (
-        f"{told} only {format_size(max(0, left))}: by this estimate the job runs out of memory; plan it with --reserve "
+        f"{text} only {format_size(max(0, left))}: by this estimate the job runs out of memory; plan it with --reserve "
         f"{needed.replace(' ', '')}, or with fewer samples (--batch-size)",
     )

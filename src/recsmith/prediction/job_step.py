@@ -64,8 +64,8 @@ class JobStep:
             "their gradients": self.gradients_s, "their optimizer": self.optimizer_s,
             "reading": self.reading_s, "the trainer": self.trainer_s,
         }  # fmt: skip
-        told = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in parts.items() if seconds > 0)
-        return f"{format_time(self.step_s)}, predicted to {self.error:.0%} for a rank that has a core: {told}"
+        text = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in parts.items() if seconds > 0)
+        return f"{format_time(self.step_s)}, predicted to {self.error:.0%} for a rank that has a core: {text}"
 
 
 def job_step(

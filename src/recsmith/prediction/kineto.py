@@ -96,10 +96,10 @@ def _trace(source: str, raw: dict[str, Any], events: list[dict[str, Any]]) -> Tr
         )
     named = tuple(span for span in spans["user_annotation"] if not span.name.startswith(("gloo:", STEP)))
     gloo = sorted((span for span in spans["user_annotation"] if span.name.startswith("gloo:")), key=lambda s: s.begin)
-    told = raw.get("distributedInfo") or {}
+    info = raw.get("distributedInfo") or {}
     device = [event for event in events
               if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver")]  # fmt: skip
-    return Trace(source=source, rank=int(told.get("rank", 0)), ranks=int(told.get("world_size", 1)), steps=tuple(steps),
+    return Trace(source=source, rank=int(info.get("rank", 0)), ranks=int(info.get("world_size", 1)), steps=tuple(steps),
                  operators=tuple(operators), annotations=named, collectives=tuple(gloo),
                  device=tuple(device))  # fmt: skip
 

@@ -117,23 +117,31 @@ def predict_model(
     """
     made = model if isinstance(model, Model) else load_model(model)
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
-    told = None if plan is None else load_plan(plan)
+    loaded = None if plan is None else load_plan(plan)
     if ranks < 1 or any(batch < 1 for batch in batches):
         raise UsageError(f"ranks are {ranks} and batch sizes {list(batches)}; all must be at least 1")
-    if cost_model is not None and told is None:
+    if cost_model is not None and loaded is None:
         raise UsageError("--cost-model prices the embedding tables of a plan; add --plan, or leave it out")
-    if cluster is not None and told is None:
+    if cluster is not None and loaded is None:
         raise UsageError("--cluster carries the step over from its plan's cluster; add --plan, or leave it out")
     other = None if cluster is None else load_cluster(cluster)
     found: list[tuple[int, Prediction]] = []
     corrected = None if calibrate_by is None else calibrate(known, load_capture(calibrate_by).graph, str(calibrate_by))
     for batch in batches or (None,):
         now = _step(
-            made, corrected.machine if corrected else known, told, ranks, batch, cost_model, other, what_ifs, corrected
+            made,
+            corrected.machine if corrected else known,
+            loaded,
+            ranks,
+            batch,
+            cost_model,
+            other,
+            what_ifs,
+            corrected,
         )
-        size = batch or (told.workload.batch_size if told else made.batch_size)
+        size = batch or (loaded.workload.batch_size if loaded else made.batch_size)
         if corrected is not None:
-            before = _step(made, known, told, ranks, batch, cost_model, other, what_ifs, None)
+            before = _step(made, known, loaded, ranks, batch, cost_model, other, what_ifs, None)
             now = _with_note(now, before, corrected)
         found.append((size, now))
     return found
@@ -147,8 +155,8 @@ def _step(
         if cluster is not None:
             check_carried(plan.cluster.world_size, plan.cluster, cluster)
             plan = replace(plan, cluster=cluster, digest="")
-        graph, told = formula_graph(model, plan, batch, cost_model)
-        return _predicted(graph, no_latency, plan, batch, None, what_ifs, (told, *memory_notes(model, plan, batch)))
+        graph, error = formula_graph(model, plan, batch, cost_model)
+        return _predicted(graph, no_latency, plan, batch, None, what_ifs, (error, *memory_notes(model, plan, batch)))
     graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
     if plan is not None and cost_model is not None:
         workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
@@ -237,17 +245,17 @@ def predict_capture(
             f"the capture is of a GPU, and the machine is a CPU ({known.card.device}), whose proportions are others; "
             "name a GPU's by --machine FILE, which recsmith learn kernels makes of times like samples/h200/kernels.json"
         )
-    told = None if plan is None else load_plan(plan)
+    loaded = None if plan is None else load_plan(plan)
     other = None if cluster is None else load_cluster(cluster)
     _, own = held_tables(captured.graph)
     before = predict_graph(captured.graph).step_s
     note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
     if captured.graph.measured_s is not None:
         note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
-    notes = (*notes, *in_host_memory(told, captured.graph.on_gpu))
-    graphs = ((batch or own, reprice(captured.graph, known, plan=told, batch=batch)) for batch in batches or (None,))
+    notes = (*notes, *in_host_memory(loaded, captured.graph.on_gpu))
+    graphs = ((batch or own, reprice(captured.graph, known, plan=loaded, batch=batch)) for batch in batches or (None,))
     return [
-        (size, _predicted(graph, known.latency_of, told, size, other, what_ifs, (*notes, note)))
+        (size, _predicted(graph, known.latency_of, loaded, size, other, what_ifs, (*notes, note)))
         for size, graph in graphs
     ]
 

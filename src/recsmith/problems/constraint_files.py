@@ -50,9 +50,9 @@ def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
     raw["memory"] = constraints.memory
     if constraints.keep_exact:
         raw["keep_exact"] = True
-    if told := [name for name in ("rules", "together", "apart", "per_rank", "stash") if getattr(constraints, name)]:
+    if present := [name for name in ("rules", "together", "apart", "per_rank", "stash") if getattr(constraints, name)]:
         encoded = encode(replace(constraints, source=""))
-        raw.update({name: encoded[name] for name in told if name in encoded})
+        raw.update({name: encoded[name] for name in present if name in encoded})
     if isinstance(time := raw.get("stash", {}).get("dense_s"), float) and time.is_integer():
         raw["stash"]["dense_s"] = int(time)  # as read from JSON files, from which the digest is made
     return raw

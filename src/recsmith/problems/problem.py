@@ -240,11 +240,11 @@ def _access_key(access: AccessProfile | None) -> str:
     """A text by which access profiles are ordered."""
     if access is None:
         return "None"
-    told = f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
+    key = f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
     where = (access.hot_rows, access.block_lookups, access.block_unique_rows, access.busiest_lookups)
     if access.busiest_deviation is not None:
         where = (*where, access.busiest_deviation)
-    return told if where == (None,) * len(where) else f"{told}, {where}"
+    return key if where == (None,) * len(where) else f"{key}, {where}"
 
 
 def canonical_order(

@@ -67,8 +67,8 @@ def told_advice(advice: Advice) -> ToldAdvice:
 
 
 def _told(advice: Advice, advised: Advised) -> ToldSwitch:
-    told = advised.gain_error and advised.gain > 0 and advised.verdict in ("pays", "tie")
-    between = f", {_between(advised.gain, advised.gain_error)}" if told else ""
+    has_interval = advised.gain_error and advised.gain > 0 and advised.verdict in ("pays", "tie")
+    between = f", {_between(advised.gain, advised.gain_error)}" if has_interval else ""
     facts = tuple(_facts(advice, advised, advised.price)) if advised.price and advised.verdict in WITH_FACTS else ()
     return ToldSwitch(name=advised.switch.name, why=f"{advised.why}{between}", facts=facts)
 
@@ -105,17 +105,17 @@ def _saved(gain: float) -> str:
 
 def advice_lines(advice: Advice) -> list[str]:
     """The advice in a sentence, what it is based on, and every switch under its verdict."""
-    told = told_advice(advice)
-    lines = [plain_line("advice", told.sentence), *(plain_line("base", each) for each in told.about)]
-    lines.append(plain_line("error", told.error))
-    for group in told.verdicts:
+    words = told_advice(advice)
+    lines = [plain_line("advice", words.sentence), *(plain_line("base", each) for each in words.about)]
+    lines.append(plain_line("error", words.error))
+    for group in words.verdicts:
         lines += ["", group.title]
         for number, switch in enumerate(group.switches, 1):
             rank = f"{number}. " if group.verdict == "pays" else ""
             lines.append(f"  {rank}{switch.name}: {switch.why}")
             lines += (f"       {word}: {text}" for word, text in switch.facts)
-    if told.together:
-        lines += ["", "Together", f"       {told.together}"]
+    if words.together:
+        lines += ["", "Together", f"       {words.together}"]
     return [*lines, *_tried_lines(advice.tried)]
 
 
@@ -157,12 +157,12 @@ def _error(advice: Advice) -> str:
 
 def _needs(base: JobPrice, price: JobPrice) -> str:
     """Memory, devices and cost, before and after."""
-    told = [f"fullest device {format_size(base.memory_bytes)} -> {format_size(price.memory_bytes)}"]
+    parts = [f"fullest device {format_size(base.memory_bytes)} -> {format_size(price.memory_bytes)}"]
     if base.devices != price.devices:
-        told.append(f"devices {base.devices} -> {price.devices}")
+        parts.append(f"devices {base.devices} -> {price.devices}")
     if base.dollars is not None and price.dollars is not None:
-        told.append(f"${base.dollars:,.2f} -> ${price.dollars:,.2f} a billion samples")
-    return "; ".join(told)
+        parts.append(f"${base.dollars:,.2f} -> ${price.dollars:,.2f} a billion samples")
+    return "; ".join(parts)
 
 
 def _between(gain: float, error: float) -> str:

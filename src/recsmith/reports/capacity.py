@@ -45,13 +45,15 @@ def _feature(feature: FeatureCapacity, capacity: Capacity, row_bytes: int) -> It
     reach = f"{100 * capacity.serve:.6g} % of what any table can serve ({feature.reachable:.1%} of the lookups)"
     needs = ", ".join(_needs(each) for each in feature.policies)
     yield line("rows", f"{reach}: {needs}")
-    told = feature.forecast
-    if told is not None:
-        rows = ", ".join(f"{policy} {round(each):,}" for policy, each in told.rows.items())
-        within = "as many: no new id came in the second half" if told.law is None else (
-            f"{told.low:.2f} to {told.high:.2f} times that"
+    forecast = feature.forecast
+    if forecast is not None:
+        rows = ", ".join(f"{policy} {round(each):,}" for policy, each in forecast.rows.items())
+        within = "as many: no new id came in the second half" if forecast.law is None else (
+            f"{forecast.low:.2f} to {forecast.high:.2f} times that"
         )  # fmt: skip
-        yield line("whole", f"{told.lookups:,} lookups, of about {round(told.distinct):,} ids, need {rows} ({within})")
+        yield line(
+            "whole", f"{forecast.lookups:,} lookups, of about {round(forecast.distinct):,} ids, need {rows} ({within})"
+        )
     elif feature.untold:
         yield line("whole", f"not predicted: {feature.untold}")
 

@@ -42,10 +42,10 @@ def certified_words(certificate: Certificate, file: str) -> str:
     """The note printed after a certificate was written."""
     plan = certificate.plan
     proven_s, bound_s = certificate.tree.seconds + plan.cost.sequences_s, plan.bound.of_step(plan.cost)
-    told = f"the certificate in {file} proves {format_time(proven_s)}: check it with `recsmith check {file}`"
+    text = f"the certificate in {file} proves {format_time(proven_s)}: check it with `recsmith check {file}`"
     if bound_s is None or proven_s >= bound_s * (1 - 1e-3):
-        return told
-    return f"{told}; the bound of {format_time(bound_s)} has had more work, or other proofs (docs/bounds.md)"
+        return text
+    return f"{text}; the bound of {format_time(bound_s)} has had more work, or other proofs (docs/bounds.md)"
 
 
 def _best_words(certificate: Certificate) -> str:

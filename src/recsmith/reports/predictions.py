@@ -65,10 +65,10 @@ def sweep_report(rows: Sequence[tuple[int, Prediction]]) -> RenderableType:
         before = [format_time(found.unchanged_s or found.step_s)] if changed else []
         made.add_row(f"{batch:,}", *before, format_time(found.step_s), f"{rate:,.0f}",
                      *map(format_time, (worst.active_s, worst.exposed_comm_s, worst.idle_s)), largest)  # fmt: skip
-    told = {note: [batch for batch, found in rows if note in found.notes] for _, each in rows for note in each.notes}
+    noted = {note: [batch for batch, found in rows if note in found.notes] for _, each in rows for note in each.notes}
     lines = [
         line("note", note if len(batches) == len(rows) else f"at {', '.join(f'{each:,}' for each in batches)}: {note}")
-        for note, batches in told.items()
+        for note, batches in noted.items()
     ]
     return Group(*lines, made)
 

@@ -78,8 +78,8 @@ def _peaks(memory: StepMemory) -> Iterator[RenderableType]:
     """How many ranks each phase is the fullest of; nothing if it is the same phase on all ranks."""
     phases, counts = np.unique(memory.schedule.totals.argmax(axis=0), return_counts=True)
     if len(phases) > 1:
-        told = [f"'{PHASES[p]}' of {counted(int(n), 'rank')}" for p, n in zip(phases, counts, strict=True)]
-        yield line("", f"fullest phase: {', '.join(told)}")
+        parts = [f"'{PHASES[p]}' of {counted(int(n), 'rank')}" for p, n in zip(phases, counts, strict=True)]
+        yield line("", f"fullest phase: {', '.join(parts)}")
 
 
 def stash_words(rests: StashedBytes, plan: Plan) -> str:

@@ -77,8 +77,8 @@ def _link_words(plan: PlanSteps, found: KernelVerification) -> str:
     if plan.collectives:
         return f"collectives are those of cost model {found.cost_model}: {plan.collectives}"
     if found.hardware.startswith("simulated:"):
-        told = "a learned model of them" if plan.exchanges else f"cost model {found.cost_model}, all ranks at once"
-        return f"all-to-alls are simulated, and each rank begins when it is ready; predicted by {told}"
+        model = "a learned model of them" if plan.exchanges else f"cost model {found.cost_model}, all ranks at once"
+        return f"all-to-alls are simulated, and each rank begins when it is ready; predicted by {model}"
     return f"all-to-alls were measured between {len(plan.ranks)} local ranks; predicted ones are of the plan's links"
 
 

@@ -100,8 +100,10 @@ def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableTyp
         right=("value", "usual", "score"),
     )
     for series, alarms in found:
-        told = alarms if isinstance(alarms, str) else counted(len(alarms), "alarm") if alarms else "no alarm"
-        parts.append(line("series", f"{series.name}: {counted(len(series.values), 'value')}{_without(series)}, {told}"))
+        shown = alarms if isinstance(alarms, str) else counted(len(alarms), "alarm") if alarms else "no alarm"
+        parts.append(
+            line("series", f"{series.name}: {counted(len(series.values), 'value')}{_without(series)}, {shown}")
+        )
         for alarm in () if isinstance(alarms, str) else alarms:
             shape = shape_of(series.values, alarm.at, alarm.season)
             made.add_row(series.name, series.labels[alarm.at], shape_text(shape, series, alarm),

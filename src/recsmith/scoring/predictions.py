@@ -216,10 +216,10 @@ def exact_scores(
         names: names of the labels.
         samples: the batches of the predictions, for the samples' weights; (): weights are 1.
     """
-    told, found = ScoredLabels(tuple(names)), joined_weights(samples)
+    scored, found = ScoredLabels(tuple(names)), joined_weights(samples)
     weights = torch.ones(len(labels)) if found is None else torch.from_numpy(found)
     pairs = [(said, known, weights) for said, known in zip(logits.T, labels.T, strict=True)]
-    return told.scores(*_exact(pairs, told))
+    return scored.scores(*_exact(pairs, scored))
 
 
 def _gathered(values: torch.Tensor) -> torch.Tensor:

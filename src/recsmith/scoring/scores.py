@@ -119,10 +119,10 @@ WITHOUT = {
 def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = CHANCES) -> str:
     """A log's scores in one line, with reasons for undefined scores; scores of several labels follow one by one."""
     numbers = scores.get("rmse") is not None
-    told = (*(name for name in names if not numbers or scores[name] is not None), *(["rmse"] if numbers else []))
-    known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in told if scores[name] is not None]
+    chosen = (*(name for name in names if not numbers or scores[name] is not None), *(["rmse"] if numbers else []))
+    known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in chosen if scores[name] is not None]
     lacking: dict[str, list[str]] = {}
-    for name in told:
+    for name in chosen:
         if scores[name] is None:
             because = WITHOUT["logloss" if scores["logloss"] is None else name]
             lacking.setdefault(because, []).append(SHOWN[name][0])

@@ -123,8 +123,8 @@ class Causes(PlainState):
         yield from self._slow(sums)
         for row, found, share in self.frequent.look(sums):
             name = self.layout.features[row]
-            told = f"{share:.0%} more of the ids of feature '{name}' than before are {found}"
-            yield "frequent_id", name, told
+            text = f"{share:.0%} more of the ids of feature '{name}' than before are {found}"
+            yield "frequent_id", name, text
 
     def _learned(self, key: str, value: float) -> float | None:
         """The baseline of `key` before this look, or None if it is not known yet; then the value is learned."""
@@ -176,8 +176,8 @@ class Causes(PlainState):
         share = repeated / max(checked, 1)
         usual = self._known("repeated")
         if repeated >= FEW and usual is not None and share > 0.02 + 10 * usual:
-            told = f"{share:.0%} of the samples that were checked have been trained on before, in this epoch"
-            yield "repeated_samples", "", told
+            text = f"{share:.0%} of the samples that were checked have been trained on before, in this epoch"
+            yield "repeated_samples", "", text
         else:
             self._learned("repeated", share)
 
@@ -194,8 +194,8 @@ class Causes(PlainState):
         usual = self._known("together")
         several = sum(self._against) / math.sqrt(len(self._against))
         if usual is not None and usual > 1 and min(deviations, several) < AGAINST:
-            told = f"correlation {together:.2f}, {-deviations:.0f} deviations below none"
-            yield "flipped_labels", "", f"labels oppose the predictions ({told})"
+            text = f"correlation {together:.2f}, {-deviations:.0f} deviations below none"
+            yield "flipped_labels", "", f"labels oppose the predictions ({text})"
         else:
             self._learned("together", deviations)
 
@@ -203,8 +203,8 @@ class Causes(PlainState):
         """The fault of a constant learning rate that has jumped up."""
         before, steady = self._rates.get(name, [rate, 0])
         if rate >= JUMP * before > 0 and steady >= STEADY:
-            told = f"the learning rate of the {'tables' if name == 'sparse' else 'dense layers'} is {rate:g}"
-            yield "learning_rate", name, f"{told}, {rate / before:.3g} times what it was"
+            text = f"the learning rate of the {'tables' if name == 'sparse' else 'dense layers'} is {rate:g}"
+            yield "learning_rate", name, f"{text}, {rate / before:.3g} times what it was"
         self._rates[name] = [rate, steady + 1 if rate == before else 0]
 
     def _slow(self, sums: JobSums) -> Iterator[Seen]:
@@ -219,9 +219,9 @@ class Causes(PlainState):
         mine = sorted(part for rank, part in self._late if rank == slowest)
         if len(mine) >= LATE_LOOKS - 1 and mine[len(mine) // 2] > LATE:
             waiting = " for data" if sums.ranks[slowest, 1] > own[slowest] / 2 else ""
-            told = f"its own work{waiting} takes {own[slowest] * 1e3:.1f} ms of a step of {step_s * 1e3:.1f} ms"
+            text = f"its own work{waiting} takes {own[slowest] * 1e3:.1f} ms of a step of {step_s * 1e3:.1f} ms"
             yield (
                 "slow_rank",
                 str(slowest),
-                f"rank {slowest} is slow: {told}, that of others {others[len(others) // 2] * 1e3:.1f} ms",
+                f"rank {slowest} is slow: {text}, that of others {others[len(others) // 2] * 1e3:.1f} ms",
             )

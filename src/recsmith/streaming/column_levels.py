@@ -148,7 +148,7 @@ class ColumnLevels(PlainState):
         at = self._parts[part].start + place
         looks, before, after = int(self.levels.run[at]), float(usual[at]), float(now[at])
         name = self.levels.names[at].partition("/")[2]
-        self.levels.told(np.array([at]))
+        self.levels.mark_reported(np.array([at]))
         kind, *texts = TEXTS[part]
         if part == "spread":
             before, after = _of_log(before), _of_log(after)
@@ -164,20 +164,20 @@ class ColumnLevels(PlainState):
         others = part.sum() - part[strongest], before @ before - before[strongest] ** 2
         if part[strongest] and 2 * others[0] > others[1]:
             looks = int(max(self.levels.run[everything], run[part > 0].min()))
-            self.levels.told(np.array([everything, *(at.start + found)]))
+            self.levels.mark_reported(np.array([everything, *(at.start + found)]))
             of = self.layout.labels[0] if len(self.layout.labels) == 1 else ""
             what = f"label '{of}'" if of else "the labels"
-            told = f"the columns say less of {what}"
+            text = f"the columns say less of {what}"
             then = " than before: its values may be of other rows; look at how it is joined"
-            yield ColumnFault("joined_rows", of, told, looks, then)
+            yield ColumnFault("joined_rows", of, text, looks, then)
             return
-        self.levels.told(at.start + found)
+        self.levels.mark_reported(at.start + found)
         for place in found.tolist():
             name = self.levels.names[at.start + place].partition("/")[2]
             what = f"feature '{name}'" if place < len(self.layout.features) else f"dense column '{name}'"
-            told = f"{what} goes with the label by {abs(now[place]):.1f} deviations a look"
+            text = f"{what} goes with the label by {abs(now[place]):.1f} deviations a look"
             then = f", and by {abs(before[place]):.1f} before: it may be of other rows; look at how it is joined"
-            yield ColumnFault("joined_rows", name, told, int(run[place]), then)
+            yield ColumnFault("joined_rows", name, text, int(run[place]), then)
 
 
 def _lost(before: Floats, now: Floats, *, least: float = AGREED) -> Mask:

@@ -182,8 +182,8 @@ def _place(cells: Mapping[str, list[str]], why: Mapping[str, str | None]) -> str
     """The column that labels rows: the first that rises, falls or holds dates, else one with such a name; or None."""
     first = next(iter(cells))
     for name, column in cells.items():
-        told = DATE.match(column[0]) or (name == first and len(set(column)) == len(column))
-        if why[name] in (RISES, FALLS) or ((why[name] or "").startswith(TEXT) and told):
+        is_place = DATE.match(column[0]) or (name == first and len(set(column)) == len(column))
+        if why[name] in (RISES, FALLS) or ((why[name] or "").startswith(TEXT) and is_place):
             return name
     return next((name for name, said in why.items() if said == NAMED), None)
 

@@ -83,9 +83,9 @@ class HotSet(PlainState):
         if not self._changed(self.share):
             self.usual += 0.01 * (self.share - self.usual)
             return None
-        told = f"{self.usual:.0%} of lookups read the {self.hot} hottest ids, and {self.share:.0%} do now"
+        text = f"{self.usual:.0%} of lookups read the {self.hot} hottest ids, and {self.share:.0%} do now"
         self.begin()
-        return told
+        return text
 
     def _changed(self, share: float) -> bool:
         """Whether the share has changed, slowly or suddenly."""

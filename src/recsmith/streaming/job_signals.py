@@ -117,11 +117,11 @@ class JobSignals(PlainState):
                 self.hot[fault.of].begin()  # the change is reported, so choose the new hot set
         for name, hot in self.hot.items():
             row = sums.of_feature(self.layout.features.index(name))
-            told = hot.judge(int(row["hits"]), int(row["ids"]))
-            if told is not None and not self.causes.broken(name):
+            alarm = hot.judge(int(row["hits"]), int(row["ids"]))
+            if alarm is not None and not self.causes.broken(name):
                 found.append(
                     Finding(
-                        step=step, kind="hot_set", of=name, because=with_cause(f"{told} (feature '{name}')", "hot_set")
+                        step=step, kind="hot_set", of=name, because=with_cause(f"{alarm} (feature '{name}')", "hot_set")
                     )
                 )
                 self.causes.tell("hot_set", name)
@@ -152,8 +152,8 @@ class JobSignals(PlainState):
         harmless = max(factor, 1 / factor) < LEAST[name] or (factor < 1 and name != "calibration")
         if alarm is None or harmless or (name in FOLLOW and self._looks - self._explained < EXPLAINED):
             return None
-        told = f"{TEXT[name]} is {value - more:.4g}, and was {max(usual - more, 0.0):.4g} before"
-        return Finding(step=step, kind=name, of="", because=with_cause(told, name, up=factor > 1))
+        text = f"{TEXT[name]} is {value - more:.4g}, and was {max(usual - more, 0.0):.4g} before"
+        return Finding(step=step, kind=name, of="", because=with_cause(text, name, up=factor > 1))
 
     def _signals(self, sums: JobSums) -> dict[str, float]:
         samples = max(sums["samples"], 1.0)

@@ -97,7 +97,7 @@ class Levels(PlainState):
         self.deviation = np.where(first, np.maximum(deviation, least), self.deviation)
         self.usual = mean
 
-    def told(self, places: Ints) -> None:
+    def mark_reported(self, places: Ints) -> None:
         """Reset the sums of levels whose shift was reported."""
         self._sums[:, places], self._looks[:, places], self._totals[:, places] = 0.0, 0, 0.0
 

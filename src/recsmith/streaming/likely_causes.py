@@ -43,7 +43,7 @@ DOWN = {
 }  # fmt: skip
 
 
-def with_cause(told: str, kind: str, *, up: bool = True) -> str:
+def with_cause(text: str, kind: str, *, up: bool = True) -> str:
     """The sentence about an alarm, with its possible meaning and where to look appended if they are known."""
     cause = UP.get(kind) if up else DOWN.get(kind, UP.get(kind))
-    return f"{told}: {cause}" if cause else told
+    return f"{text}: {cause}" if cause else text

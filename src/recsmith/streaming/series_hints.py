@@ -66,8 +66,8 @@ def _hints(series: NamedSeries, alarms: Sequence[Alarm], plain: bool) -> Iterato
         return
     if plain and (said := tail_note(name, values, [each.at for each in alarms])) is not None:
         yield said
-    told = any(shape_of(values, each.at, each.season).kind in ("level", "late") for each in alarms)
-    if not told and (said := _drift_note(name, values)) is not None:
+    has_levels = any(shape_of(values, each.at, each.season).kind in ("level", "late") for each in alarms)
+    if not has_levels and (said := _drift_note(name, values)) is not None:
         yield said
 
 

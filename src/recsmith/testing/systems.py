@@ -128,7 +128,7 @@ class SystemContract:
     def test_a_dry_run_tells_of_it(self, tmp_path: Path) -> None:
         """A dry run mentions it."""
         with_it, without = dry_run(self.run(tmp_path)), dry_run(self.plain(tmp_path))
-        assert set(with_it) - set(without), "a dry run says nothing of it; answer `told` or `notes`"
+        assert set(with_it) - set(without), "a dry run says nothing of it; answer `summary` or `notes`"
 
 
 class TrainedSystemContract(SystemContract):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         save_run,
     )
     from recsmith.training.run.data import BatchChange, RunData
-    from recsmith.training.seams.predicting import OpenRun, RunFacts, SystemTold
+    from recsmith.training.seams.predicting import OpenRun, RunFacts, SystemLine
     from recsmith.training.seams.system import System
 
 _core = late_names(__name__, {
@@ -55,14 +55,14 @@ _core = late_names(__name__, {
     ),
     "recsmith.training.run.data": ("BatchChange", "RunData"),
     "recsmith.scoring.scores": ("Scores",),
-    "recsmith.training.seams.predicting": ("OpenRun", "RunFacts", "SystemTold"),
+    "recsmith.training.seams.predicting": ("OpenRun", "RunFacts", "SystemLine"),
     "recsmith.training.seams.system": ("System",),
 })  # fmt: skip
 
 __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "OptimizerRule", "Run", "RunComms", "RunData",
     "RunFacts", "RunMetrics", "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System",
-    "SystemTold", "TableStart", "apply_deltas", "evaluate", "load_model", "load_onnx", "load_run", "make_delta", "noun",
+    "SystemLine", "TableStart", "apply_deltas", "evaluate", "load_model", "load_onnx", "load_run", "make_delta", "noun",
     "ray_trainer", "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 

@@ -113,8 +113,8 @@ def train_prepared(
         _agreed_at_the_end(job, watchers)
         if times.steps and job.progress.scores is None and left_by != END:  # fewer steps than metrics.every
             models.tell(times, job.total_steps)
-        job.progress.step_s, told = watchers.times.usual_s(), watchers.times.tell(job)
-        return {**models.finish(ended=left_by == END), **told}
+        job.progress.step_s, rank_times = watchers.times.usual_s(), watchers.times.tell(job)
+        return {**models.finish(ended=left_by == END), **rank_times}
 
 
 def _at_once(batches: Iterator[TrainingBatch]) -> Generator[Iterator[TrainingBatch]]:

@@ -79,8 +79,8 @@ def report_html(
 ) -> str:
     """The report of a plan as text. on_switch: called with the name of each change before it is priced."""
     shown, other = load_priced(plan), None if against is None else load_priced(against)
-    told = told_advice(advise_plan(shown, on_switch)) if advice else None
-    data = report_data(shown, _name_of(plan), other, _name_of(against), told)
+    advised = told_advice(advise_plan(shown, on_switch)) if advice else None
+    data = report_data(shown, _name_of(plan), other, _name_of(against), advised)
     if capacity is not None:
         notes = capacity_notes(shown, load_capacity(capacity))
         data = replace(data, plan=replace(data.plan, notes=(*data.plan.notes, *notes)))

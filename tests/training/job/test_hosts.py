@@ -98,12 +98,12 @@ def test_what_is_told_of_a_change():
         hosts=("a", "c"), lost=("b",), joined=(), plan="24fe903b671e15a1", plan_s=0.5, step_s=0.001, moved_bytes=2**20,
         least_bytes=2**20, step=575,
     )  # fmt: skip
-    assert change.told(12.34) == (
+    assert change.sentence(12.34) == (
         "host b was lost: a, c go on after step 575 under plan 24fe903b671e (made in 500 ms, embeddings 1 ms of a "
         "step), which moves 1 MiB of tables, 1.00 of the least; 12.3 s from the loss to the next step"
     )
     anew = replace(change, lost=(), joined=("d",), least_bytes=0, step=0)
-    assert "host d has come: a, c begin anew, for there was no checkpoint yet, under" in anew.told(None)
+    assert "host d has come: a, c begin anew, for there was no checkpoint yet, under" in anew.sentence(None)
 
 
 @pytest.mark.parametrize("blocks", [False, True])

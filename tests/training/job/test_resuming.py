@@ -146,15 +146,15 @@ def test_another_optimizer_is_named_and_the_checkpoint_is_called_sound(
 def test_an_optimizer_without_state_goes_on_from_any(tmp_path: Path) -> None:
     saved = a_checkpoint(tmp_path / "step")
     saved.load(a_job("sgd"), of("sgd"))
-    assert "optimizers.sparse.name adagrad -> sgd" in saved.told(of("sgd"), 2)[1]
+    assert "optimizers.sparse.name adagrad -> sgd" in saved.lines(of("sgd"), 2)[1]
 
 
 def test_what_has_changed_is_told_in_one_line(tmp_path: Path) -> None:
     saved = a_checkpoint(tmp_path / "step")
     now = of("adagrad")
-    assert saved.told(replace(now, output="elsewhere", steps=9), 2) == [f"going on after step 7 of '{saved.folder}'"]
+    assert saved.lines(replace(now, output="elsewhere", steps=9), 2) == [f"going on after step 7 of '{saved.folder}'"]
     faster = replace(now.optimizers, sparse=SparseOptimizer(name="adagrad", learning_rate=0.5))
-    told = saved.told(replace(now, optimizers=faster, data=RunData(train="x", batch_size=64)), 3)
+    told = saved.lines(replace(now, optimizers=faster, data=RunData(train="x", batch_size=64)), 3)
     assert told[1:] == [
         "changed since that checkpoint: data.batch_size 32 -> 64, optimizers.sparse.learning_rate 0.02 -> 0.5, "
         "ranks 2 -> 3"
@@ -184,7 +184,7 @@ def test_a_damaged_file_ends_in_one_sentence(name: str, data: bytes, tmp_path: P
     (saved.folder / name).write_bytes(data)
 
     def go_on() -> None:
-        saved.told(RUN, 2)
+        saved.lines(RUN, 2)
         saved.load(a_job("adagrad"), of("adagrad"))
         saved.restore_random()
 

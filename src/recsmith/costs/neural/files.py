@@ -210,8 +210,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
     for names, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
         for name in set(names) - set(known):
             damaged(str(path), f"'{name}' is none of {', '.join(known)}", MADE_BY)
-    told = INPUTS[: tensors["centre"].size] if "centre" in tensors else INPUTS
-    for name in set(card.optimizers) - set(told):
+    inputs = INPUTS[: tensors["centre"].size] if "centre" in tensors else INPUTS
+    for name in set(card.optimizers) - set(inputs):
         damaged(str(path), f"its card has optimizer '{name}', its weights have no input of it", MADE_BY)
     weights_of(tensors, card.variant, str(path))
     return tensors, card

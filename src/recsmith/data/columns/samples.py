@@ -190,8 +190,8 @@ def counted_numbers(sizes: Ints, block: int) -> Ints:
 
 def _without(faults: Faults, before: Faults) -> Faults:
     """All of `before`, and `faults` of rows that have no fault in `before`."""
-    told = [mask for mask, _ in before.values()]
-    left = {what: (mask & ~np.logical_or.reduce([mask & False, *told]), said) for what, (mask, said) in faults.items()}
+    masks = [mask for mask, _ in before.values()]
+    left = {what: (mask & ~np.logical_or.reduce([mask & False, *masks]), said) for what, (mask, said) in faults.items()}
     return {**before, **{what: (mask, said) for what, (mask, said) in left.items() if mask.any()}}
 
 

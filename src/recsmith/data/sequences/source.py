@@ -103,16 +103,16 @@ class SequencesSource:
         )
 
     def _note(self) -> str:
-        told: list[str] = []
+        notes: list[str] = []
         if self.events.out_of_order:
             many = counted(self.events.out_of_order, "event")
-            told.append(f"{many} came after a later one of their user, and were put in order of time")
+            notes.append(f"{many} came after a later one of their user, and were put in order of time")
         if self.left_out:
-            told.append(
+            notes.append(
                 f"{counted(self.left_out, 'event')} have fewer than {counted(self.spec.least, 'event')} of their user "
                 "before them, and are no targets"
             )
-        return "; ".join(told)
+        return "; ".join(notes)
 
     @property
     def digest(self) -> str:

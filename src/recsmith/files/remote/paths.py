@@ -166,10 +166,10 @@ class RemotePath:
     def _opened(self) -> Any:
         """The object, opened by pyarrow, after checking its size against the known one."""
         file = client(self.address).open_input_file(self.address.inner)
-        if file.size() != (told := self.stat().st_size):
+        if file.size() != (stated := self.stat().st_size):
             if not self._listed:
                 self._found = None
-            raise CutAnswer(f"it has {told} bytes by one answer, and {file.size()} by another")
+            raise CutAnswer(f"it has {stated} bytes by one answer, and {file.size()} by another")
         return file
 
     def _is_listed_empty(self) -> bool:

@@ -123,8 +123,8 @@ class HostMeeting:
         """Address and port of this round's store; None until its first host has announced it."""
         assert self.round is not None
         first = self.pings.others.get(self.round.ids[0])
-        told = None if first is None or first.status is None else first.status.store
-        return None if told is None or told[0] != self.round.number else (self.round.hosts[0].address, told[1])
+        store = None if first is None or first.status is None else first.status.store
+        return None if store is None or store[0] != self.round.number else (self.round.hosts[0].address, store[1])
 
     def changed(self) -> bool:
         """Whether this round must end: one of its hosts is lost or waits again, or new hosts allow a larger round."""
@@ -197,8 +197,8 @@ class HostMeeting:
         """Write the next round if it is time for it."""
         running = None if now is None or now.closed else now
         others = self.pings.answering()
-        told = {key: each.status for key, each in others.items() if each.status is not None}
-        waiting = {key: each for key, each in told.items() if each.waits and _is_free(key, each, running)}
+        statuses = {key: each.status for key, each in others.items() if each.status is not None}
+        waiting = {key: each for key, each in statuses.items() if each.waits and _is_free(key, each, running)}
         sees = {key: [*status.sees] for key, status in waiting.items()} | {self.agent.id: [*waiting]}
         whole = in_order(group_of(self.agent.id, sees), running)
         group = whole[: self._fitting(len(whole))] or whole

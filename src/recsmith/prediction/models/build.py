@@ -164,9 +164,9 @@ def _wait(part: CollectiveMark, op: Op, machine: Machine) -> Event:
 
 def with_embeddings(graph: Graph, forward_s: Sequence[float], backward_s: Sequence[float]) -> Graph:
     """The graph with the given seconds of the embedding kernels of each rank: those of a cost model."""
-    told = {"embedding_forward": forward_s, "embedding_backward": backward_s}
+    seconds = {"embedding_forward": forward_s, "embedding_backward": backward_s}
     tapes = [
-        tuple(with_seconds(event, told[event.term][rank]) if event.term in told else event for event in tape)
+        tuple(with_seconds(event, seconds[event.term][rank]) if event.term in seconds else event for event in tape)
         for rank, tape in enumerate(graph.ranks)
     ]
     return replace(graph, ranks=tuple(tapes))

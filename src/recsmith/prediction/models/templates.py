@@ -83,18 +83,18 @@ def _ids_to_tables(step: Step, tables: RankTables, batch: int) -> None:
     """Exchange the numbers of ids, then their lengths, then the ids; they are sorted by feature before and after."""
     lengths = batch * max(tables.features, tables.tables * tables.ranks)
     ids = batch * max(tables.all_ids, tables.ids * tables.ranks)
-    told = "empty to lift_fresh detach_"
+    tensor_ops = "empty to lift_fresh detach_"
     here = KernelShape("sparse", (LENGTH * (tables.features + lengths) + ID * batch * tables.all_ids,
                              ID * batch * tables.all_ids, 3.0, 0.0, 0.0))  # fmt: skip
     step.arrange("view")
     step.op("fbgemm::permute_2D_sparse_data", here)
-    step.arrange(f"view {told} {told} {told} empty")
+    step.arrange(f"view {tensor_ops} {tensor_ops} {tensor_ops} empty")
     step.op("aten::stack", KernelShape("concat", (8.0 * 3, 8.0 * 3, 3.0, 1.0, 0.0)))
     step.arrange("flatten")
     splits = step.start("all_to_all", 8.0 * 3 * tables.ranks)
     step.op("c10d::alltoall_base_", splits)
     step.op("aten::view", CollectiveMark(Kind.AWAIT, splits.collective))
-    step.arrange(f"numpy_T resolve_conj resolve_neg view numpy_T resolve_conj resolve_neg {told} empty")
+    step.arrange(f"numpy_T resolve_conj resolve_neg view numpy_T resolve_conj resolve_neg {tensor_ops} empty")
     sent = step.start("all_to_all", LENGTH * lengths)
     step.op("c10d::alltoall_base_", sent)
     step.arrange("empty")

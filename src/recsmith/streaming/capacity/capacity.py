@@ -73,7 +73,7 @@ class FeatureCapacity:
     untold: str = ""
 
     def __post_init__(self) -> None:
-        told = {} if self.forecast is None else self.forecast.rows
+        rows = {} if self.forecast is None else self.forecast.rows
         check_rules(
             wrong_name(self.feature, "feature"),
             None
@@ -85,7 +85,7 @@ class FeatureCapacity:
             and all(len(each.served) == len(self.sizes) for each in self.policies)
             else f"feature '{self.feature}' has sizes {list(self.sizes)}; each is 1 or more, with a share by policy",
             None
-            if self.forecast is None or all(1 <= told.get(each.policy, 0) < LARGEST_COUNT for each in self.policies)
+            if self.forecast is None or all(1 <= rows.get(each.policy, 0) < LARGEST_COUNT for each in self.policies)
             else f"the forecast of feature '{self.feature}' has no rows, 1 or more, of a policy",
         )
 

@@ -126,18 +126,18 @@ def _tried(sampled: Sampled, now: TableReads, serve: float) -> float | None:
     """Rows forecast for the beginning from its first quarter / rows that it needs; None if no forecast is possible."""
     begun = sampled.first(sampled.lookups // TRIED)
     try:
-        told = _told(begun, sampled.lookups, fit(seen(begun)), serve, _trend(begun, serve))
+        forecast = _told(begun, sampled.lookups, fit(seen(begun)), serve, _trend(begun, serve))
     except UsageError:
         return None
-    return told / (now if now.admit == 1 else TableReads(sampled)).rows("lru", serve)
+    return forecast / (now if now.admit == 1 else TableReads(sampled)).rows("lru", serve)
 
 
 def _spread(sampled: Sampled, lookups: int, law: IdLaw, serve: float) -> float:
     """Two standard deviations of log(rows), from forecasts by groups of ids."""
-    told = list[float]()
+    ratios = list[float]()
     for part in sampled.groups():
         try:
-            told.append(math.log(_told(part, lookups, fit(seen(part), law), serve, 0.0)))
+            ratios.append(math.log(_told(part, lookups, fit(seen(part), law), serve, 0.0)))
         except UsageError:
             continue
-    return DEVIATIONS * float(np.std(told, ddof=1)) / math.sqrt(GROUPS) if len(told) > 2 else math.log(2)
+    return DEVIATIONS * float(np.std(ratios, ddof=1)) / math.sqrt(GROUPS) if len(ratios) > 2 else math.log(2)

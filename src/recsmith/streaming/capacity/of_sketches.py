@@ -111,13 +111,13 @@ def _spread(periods: Periods, lookups: int, serve: float) -> float:
     found, thinned = seen_in(periods), _thinned(periods)
     generator = np.random.Generator(philox(0, 0, salt("figures of sketches")))
     start = fit(found).law
-    told = list[float]()
+    ratios = list[float]()
     for _ in range(REPEATED):
         off = np.exp(generator.standard_normal(len(found.distinct)) * [each[2] for each in found.distinct])
         moved = tuple((each[0], each[1] * by, each[2]) for each, by in zip(found.distinct, off.tolist(), strict=True))
         law = fit(replace(found, distinct=moved), start).law
-        told.append(math.log(replace(law, churn=law.churn * thinned).rows(lookups, serve)))
-    return float(np.std(told, ddof=1))
+        ratios.append(math.log(replace(law, churn=law.churn * thinned).rows(lookups, serve)))
+    return float(np.std(ratios, ddof=1))
 
 
 def _thinned(periods: Periods) -> float:

@@ -122,8 +122,8 @@ def weights_digest(folder: Path) -> str:
 
 def check_weights(folder: Path, digest: str) -> None:
     """CorruptFile if the digest of the weights is not the one in the card of their folder."""
-    told = cast(Raw, read_json(str(folder / CARD))).get("fingerprint")  # earlier versions had none
-    if told not in (None, digest):
+    stated = cast(Raw, read_json(str(folder / CARD))).get("fingerprint")  # earlier versions had none
+    if stated not in (None, digest):
         raise CorruptFile(
             f"the weights in '{folder}' are not those that its {CARD} was written with, or damaged; copy all files of "
             "one model again, or export it again"

@@ -67,9 +67,9 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
             ) from None
         model = keep_files(run.model, partial)
         raw = {**described(model, keep_vocabularies(schema, partial), run.seed), **card}
-        told = [(system.name, system.exported(run, job.model)) for system in systems()]
-        raw |= {key: value for name, each in told if not name for key, value in each.items()}
-        raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}
+        exported = [(system.name, system.exported(run, job.model)) for system in systems()]
+        raw |= {key: value for name, each in exported if not name for key, value in each.items()}
+        raw |= {"systems": others} if (others := {name: each for name, each in exported if name and each}) else {}
     dist.barrier()
     for system in systems():
         system.write_files(run, job, partial)

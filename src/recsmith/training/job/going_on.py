@@ -34,11 +34,11 @@ def after_failure(run: Run, saved: Saved) -> list[str]:
     last = next(reversed(logged(file, "watcher")), {}) if file.exists() else {}
     if last.get("what") not in FAILURES or last["step"] < step:
         return []
-    told = f"a watcher ended the job before after step {last['step']:,} ({last['what']}): {last['because']}"
+    text = f"a watcher ended the job before after step {last['step']:,} ({last['what']}): {last['because']}"
     cure = f"once the data is mended, train it with an empty output: remove '{run.output}', or give another one"
     if last["step"] == step and run.watched == saved.run.watched:
-        raise UsageError(f"{told}; no model is made of that; {cure}")
-    return [f"{told}; what is saved has learned from the data before that step; {cure}"]
+        raise UsageError(f"{text}; no model is made of that; {cure}")
+    return [f"{text}; what is saved has learned from the data before that step; {cure}"]
 
 
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:

@@ -60,7 +60,7 @@ class HostChange:
     lost_at_s: float | None = None
     step: int = 0
 
-    def told(self, seconds: float | None) -> str:
+    def sentence(self, seconds: float | None) -> str:
         """A line for people. seconds: from the loss to the end of the next step."""
         names = {"was lost": self.lost, "has come": self.joined}
         said = " and ".join(f"{', '.join(some)} {what}" for what, some in names.items() if some)
@@ -225,6 +225,6 @@ class HostsTold(Attached):
         self.steps += 1
         if self.steps == 2:
             seconds = None if self.change.lost_at_s is None else time.time() - self.change.lost_at_s
-            told = {} if seconds is None else {"seconds": seconds}
-            job.log.write("hosts", {**encode(self.change), **told})
-            job.log.say({"note": self.change.told(seconds)})
+            times = {} if seconds is None else {"seconds": seconds}
+            job.log.write("hosts", {**encode(self.change), **times})
+            job.log.say({"note": self.change.sentence(seconds)})

@@ -162,9 +162,11 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None, among: A
     }
     log.write("train", values)
     left = None if total is None else max(total - reached, 0) * seconds / (trained or 1)
-    told = {**{name: values[name] for name in ("step", "samples_per_s", "step_s")}, **own, **facts}
+    shown = {**{name: values[name] for name in ("step", "samples_per_s", "step_s")}, **own, **facts}
     said = [words for _, words in of_systems if words]
-    log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "said": said, "left_s": left})
+    log.say(
+        {**shown, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "said": said, "left_s": left}
+    )
 
 
 def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:

@@ -87,7 +87,7 @@ class LiveState(Saved):
         """Restore the saved states of random number generators."""
         restore_random_states(self.kept.random)
 
-    def told(self, run: Run, ranks: int) -> list[str]:
+    def lines(self, run: Run, ranks: int) -> list[str]:
         """A line about the state that training continues from."""
         return [f"going on after step {self.progress['step']:,} from memory"]
 

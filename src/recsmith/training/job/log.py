@@ -140,8 +140,8 @@ class StepTimes:
 
     def waited(self) -> float:
         """Seconds of waiting for data since the last call, or since the last line."""
-        told, self._heard = self.parts["data"] - self._heard, self.parts["data"]
-        return told
+        seconds, self._heard = self.parts["data"] - self._heard, self.parts["data"]
+        return seconds
 
     def take(self) -> tuple[float, dict[str, float]]:
         """(seconds since the last line, seconds of each part in a mean step), and start again from zero."""

@@ -80,8 +80,8 @@ class SoftmaxLoss(Loss):
         weights = batch.place.samples.factors
         losses = -chance * labels[:whole]
         losses = losses if weights is None else losses * torch.from_numpy(weights).to(chance)[:, None]
-        told = chance.detach().double().clamp(max=-1e-12)
-        odds = (told - torch.log(-torch.expm1(told))).float()
+        clamped = chance.detach().double().clamp(max=-1e-12)
+        odds = (clamped - torch.log(-torch.expm1(clamped))).float()
         loss = losses.sum() / labels.numel()
         return loss, (loss.detach(), odds, labels[:whole], batch.place)
 

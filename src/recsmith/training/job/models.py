@@ -25,7 +25,7 @@ from recsmith.training.run.refusals import check_together, model_parts
 from recsmith.training.run.tables import name_refused, tables_of
 from recsmith.training.seams import TABLES
 from recsmith.training.seams.capabilities import Part
-from recsmith.training.seams.predicting import SystemTold
+from recsmith.training.seams.predicting import SystemLine
 from recsmith.training.seams.registry import first_of, systems
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features
@@ -108,7 +108,7 @@ class Unsharded:
     source: BatchSource
     task: Task
     features: Features  # the features that the model looks up
-    told: tuple[SystemTold, ...] = ()  # what was decided while it was built
+    lines: tuple[SystemLine, ...] = ()  # what was decided while it was built
 
     @property
     def parameters(self) -> int:
@@ -119,19 +119,19 @@ class Unsharded:
 def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
     """A run's model, built for its data with the tables that systems ask for. source: other data than the run's."""
     source = source or open_source(run)
-    told: list[SystemTold] = []
+    decided: list[SystemLine] = []
     module, parts = None, list[Part]()
     for system in systems():
         asked = system.tables(run, source)
         run, module = asked.run, asked.module or module
-        told += asked.told
+        decided += asked.lines
         parts += asked.parts
     task = build_task(run.model, source.schema, run.seed, module=module, parts=parts)
     for system in systems():
         system.check_model(run, task.model)
     own = [each.tables for each in run.optimizers.sparse.tables]
     check_fit("optimizers.sparse.tables", own, [each.name for each in configs_of(task)])
-    return Unsharded(run, source, task, features_of(task), tuple(told))
+    return Unsharded(run, source, task, features_of(task), tuple(decided))
 
 
 def _pooled(

@@ -31,7 +31,7 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
-from recsmith.training.seams.predicting import OpenRun, SystemTold
+from recsmith.training.seams.predicting import OpenRun, SystemLine
 from recsmith.training.seams.registry import first_of, systems, told_step
 from recsmith.training.sources import first_lengths, open_data, reading_of, with_distinct
 from recsmith.training.sources.protocol import State
@@ -48,8 +48,8 @@ class PreparedRun:
     ranks. ranks: number of training ranks. parts: its data and its model, whose tables have no memory yet. parameters:
     number of weights of the model, including its tables. saved: the checkpoint that training continues from. plan: of
     the tables. priced: the plan with the run's batch and optimizer, which is priced. shapes: of dense parameters. step:
-    the predicted step of the run as decided; None if it is not predicted, or was not asked for. told: what was decided,
-    and why. lengths: lengths of the histories of the first step, if the model reads histories and the step was
+    the predicted step of the run as decided; None if it is not predicted, or was not asked for. lines: what was
+    decided, and why. lengths: lengths of the histories of the first step, if the model reads histories and the step was
     predicted.
     """
 
@@ -63,7 +63,7 @@ class PreparedRun:
     priced: Plan
     shapes: Sequence[Sequence[int]]
     step: JobStep | None
-    told: tuple[SystemTold, ...]
+    lines: tuple[SystemLine, ...]
     lengths: Ints | None = None
 
     @property
@@ -77,7 +77,7 @@ class PreparedRun:
         sizes = self.run.data.batch_sizes(self.ranks)
         return [
             *self.parts.source.notes(sizes, self.ranks, position),
-            *(self.saved.told(self.run, self.ranks) if self.saved else []),
+            *(self.saved.lines(self.run, self.ranks) if self.saved else []),
             *(after_failure(self.run, self.saved) if self.saved else []),
             *(line for each in systems() for line in each.steps_notes(self.run, self.parts.source, self.ranks)),
         ]
@@ -120,7 +120,7 @@ def prepare(
         check(lambda: check_job(made.run, saved, parts))
     return PreparedRun(
         made.run, made.comms, ranks, parts, parts.parameters, saved, plan, made.priced, made.shapes, made.step,
-        (*parts.told, *made.told), made.lengths,
+        (*parts.lines, *made.lines), made.lengths,
     )  # fmt: skip
 
 

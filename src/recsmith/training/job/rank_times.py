@@ -49,13 +49,13 @@ class RankTimes:
         mine = [median(part) for part in zip(*self._steps, strict=True)]
         dist.all_gather_object(found, mine, group=job.agreement.group)
         job.progress.own_s = tuple(own for _, own in found)
-        told: Raw = {"step_s": max(step for step, _ in found), "own_s": [own for _, own in found]}
-        told |= {name: seconds for each in systems() for name, seconds in each.rank_times(job, len(found)).items()}
-        job.log.write(RANKS, {"step": job.progress.step, **told})
+        values: Raw = {"step_s": max(step for step, _ in found), "own_s": [own for _, own in found]}
+        values |= {name: seconds for each in systems() for name, seconds in each.rank_times(job, len(found)).items()}
+        job.log.write(RANKS, {"step": job.progress.step, **values})
         for system in systems():
-            if (line := system.at_the_end(job, told)) is not None:
+            if (line := system.at_the_end(job, values)) is not None:
                 job.log.say({"note": line})
-        return {RANKS: told}
+        return {RANKS: values}
 
 
 class DenseTimer:

@@ -173,15 +173,15 @@ class Saved:
                     "training goes on with other random numbers"
                 ) from None
 
-    def told(self, run: Run, ranks: int) -> list[str]:
+    def lines(self, run: Run, ranks: int) -> list[str]:
         """Lines about the checkpoint that training continues from, and about changed settings that affect training."""
         progress = self.progress
         before, now = dict(_settings(self.run)), dict(_settings(run))
-        told = [f"{key} {_shown(before.get(key))} -> {_shown(now.get(key))}"
+        changes = [f"{key} {_shown(before.get(key))} -> {_shown(now.get(key))}"
                 for key in dict.fromkeys((*before, *now)) if before.get(key) != now.get(key)]  # fmt: skip
-        told += [f"ranks {progress['ranks']} -> {ranks}"] if progress["ranks"] != ranks else []
+        changes += [f"ranks {progress['ranks']} -> {ranks}"] if progress["ranks"] != ranks else []
         begun = f"going on after step {progress['step']:,} of '{self.folder}'"
-        return [begun, f"changed since that checkpoint: {', '.join(told)}"] if told else [begun]
+        return [begun, f"changed since that checkpoint: {', '.join(changes)}"] if changes else [begun]
 
     def _json(self, name: str) -> Raw:
         raw = read_json(str(self.folder / name))

@@ -101,7 +101,7 @@ def prepared(
     attached.update([("hosts", HostsTold(each)) for each in changes])
     sharded = shard(replace(run, comms=made.comms), made.plan, parts.task, rank_device())
     batches = settled(sharded, batches_from(replace(parts, run=run), progress))
-    said = [*made.about, *(each.said for each in made.told), *made.notes(progress.position)]
+    said = [*made.about, *(each.said for each in made.lines), *made.notes(progress.position)]
     set_state(sharded, run, saved, progress)
     if saved is None:
         for system in systems():

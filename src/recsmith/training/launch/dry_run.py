@@ -21,7 +21,7 @@ from recsmith.training.launch.prerequisites import check_run, lines_told, own_mo
 from recsmith.training.launch.ranks import launcher_environment, local_ranks, stand_in_note
 from recsmith.training.run import Run, load_run
 from recsmith.training.run.parts import COPIED
-from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemLine
 from recsmith.training.seams.registry import first_of, systems, trains_layers
 from recsmith.units import format_size, format_time
 from recsmith.workloads.workload import AHEAD
@@ -43,7 +43,7 @@ class DryRun:
     plan: Plan
     memory: Sequence[RankMemory]
     step: JobStep | None
-    systems: Sequence[SystemTold]
+    systems: Sequence[SystemLine]
     checkpoint_bytes: int | None
     about: Sequence[str]
     notes: Sequence[str]
@@ -142,7 +142,7 @@ def described_run(made: Run) -> DryRun:
                      sum(len(shape) > 1 for shape in found.shapes))  # fmt: skip
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=predicted_step(found),
-        systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
+        systems=lines_of(found.run, facts, found.lines), checkpoint_bytes=size, about=found.about,
         notes=[*stand_in_note(made), *filter(None, [state.note]), *published_note(made),
                *found.notes(found.saved and found.saved.progress["position"]),
                *(line for each in systems() for line in each.notes(made, parts.source, steps))],
@@ -160,16 +160,16 @@ def _from_disk(made: Run, plan: Plan) -> list[str]:
     return [f"{taken}; pipeline: {AHEAD} would fetch them beside the step before: {format_time(found.ahead_s)}"]
 
 
-def told_of(run: Run, facts: RunFacts, decided: Sequence[SystemTold]) -> list[SystemTold]:
+def lines_of(run: Run, facts: RunFacts, decided: Sequence[SystemLine]) -> list[SystemLine]:
     """All systems that a run asks for, and the effect of each on bytes, memory and step. decided: already reported."""
     said = {each.key for each in decided}
-    of_systems = [each for system in systems() for each in system.told(run, facts) if each.key not in said]
+    of_systems = [each for system in systems() for each in system.summary(run, facts) if each.key not in said]
     said |= {each.key for each in of_systems}
-    of_core = [SystemTold(key=key, on=True, said=line) for key, line in _of_core(run, facts)]
+    of_core = [SystemLine(key=key, on=True, said=line) for key, line in _of_core(run, facts)]
     others = [*of_systems, *(each for each in of_core if each.key not in said)]
     encoded = _encoded(run) and facts.plan.cluster.world_size > 1
-    told = encoded or (run.comms != RunComms() and "comms" not in said)
-    crossing = [SystemTold(key="comms", on=True, said=_comms(run, facts.plan))] if told else []
+    shown = encoded or (run.comms != RunComms() and "comms" not in said)
+    crossing = [SystemLine(key="comms", on=True, said=_comms(run, facts.plan))] if shown else []
     return [*decided, *crossing, *others]
 
 

@@ -188,8 +188,8 @@ def _run_agent(asked: HostSettings, *, own: bool) -> None:
             agent.kill()
         why = reason.read()
     if why:
-        told = json.loads(why)
-        raise getattr(errors, told["kind"], RecSmithError)(told["message"])
+        failure = json.loads(why)
+        raise getattr(errors, failure["kind"], RecSmithError)(failure["message"])
     if status in (128 + signal.SIGTERM, -signal.SIGTERM):
         raise RecSmithError("a signal ended training on this host; other hosts go on where enough of them are left")
     if status:

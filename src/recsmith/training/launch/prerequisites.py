@@ -110,10 +110,10 @@ def lines_told(source: object, settings: Sequence[str] = ()) -> Generator[None]:
     try:
         yield
     except UsageError as error:
-        told = _with_line(str(error), source, settings)
-        if told == str(error):
+        text = _with_line(str(error), source, settings)
+        if text == str(error):
             raise
-        raise type(error)(told) from error.__cause__
+        raise type(error)(text) from error.__cause__
 
 
 def _with_line(text: str, source: object, settings: Sequence[str]) -> str:

@@ -89,13 +89,13 @@ class TwoTowerBody(nn.Module):
 
     def users(self, dense_features: torch.Tensor, pooled: Any) -> torch.Tensor:
         """User vectors (B, D), already divided by the temperature."""
-        told = torch.cat([dense_features, *self._vectors(pooled, self.settings.user)], dim=1)
-        return nn.functional.normalize(self.user(told), dim=1) / self.settings.temperature
+        vectors = torch.cat([dense_features, *self._vectors(pooled, self.settings.user)], dim=1)
+        return nn.functional.normalize(self.user(vectors), dim=1) / self.settings.temperature
 
     def items(self, pooled: Any) -> torch.Tensor:
         """Item vectors (B, D), of length 1."""
-        told = torch.cat(self._vectors(pooled, self.settings.item), dim=1)
-        return nn.functional.normalize(self.item(told), dim=1)
+        vectors = torch.cat(self._vectors(pooled, self.settings.item), dim=1)
+        return nn.functional.normalize(self.item(vectors), dim=1)
 
     def _vectors(self, pooled: Any, features: tuple[str, ...]) -> list[torch.Tensor]:
         """The vectors of features from all tables that look them up, (B, columns) each."""

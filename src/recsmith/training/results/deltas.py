@@ -121,8 +121,8 @@ def apply_deltas(model: Source, deltas: Sequence[Source], output: Source, *, for
     if not folders:
         raise UsageError("there is no delta to apply; name one at least")
     _check_target(target, WEIGHTS, force=force, kept=(base,))
-    told, digest = [_told(each) for each in folders], weights_digest(base)
-    for folder, delta in zip(folders, told, strict=True):
+    described, digest = [_told(each) for each in folders], weights_digest(base)
+    for folder, delta in zip(folders, described, strict=True):
         if delta.base != digest:
             raise CorruptFile(
                 f"'{folder}' changes the model with digest {delta.base}, and what is there has {digest}; apply deltas "
@@ -130,7 +130,7 @@ def apply_deltas(model: Source, deltas: Sequence[Source], output: Source, *, for
             )
         digest = delta.result
     with whole_folder(target) as made:
-        for number, (folder, delta) in enumerate(zip(folders, told, strict=True)):
+        for number, (folder, delta) in enumerate(zip(folders, described, strict=True)):
             step = made / f"{number}"
             _apply(base, folder, delta, step)
             if number:

@@ -41,8 +41,8 @@ def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | 
         CorruptFile: a line of its log lacks a value.
     """
     file = Path(folder) / LOG
-    told = [each for each in (logged(file, RANKS, until) if file.exists() else []) if "servers_s" in each]
+    rows = [each for each in (logged(file, RANKS, until) if file.exists() else []) if "servers_s" in each]
     try:
-        return slow_trainer_of(told[-1]) if told else None
+        return slow_trainer_of(rows[-1]) if rows else None
     except ODD as error:
         raise lacking(file, error) from None

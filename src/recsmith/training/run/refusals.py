@@ -123,12 +123,14 @@ def refusals(parts: Sequence[Part]) -> Iterator[str]:
 
 def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
     """(part, other part, why they cannot be combined); a part's own refusals come first."""
-    told = set[frozenset[int]]()  # each pair is reported once; a part that was found twice can be combined with itself
+    reported = set[
+        frozenset[int]
+    ]()  # each pair is reported once; a part that was found twice can be combined with itself
     for refused in (_refused, job.owned_by_both):
         for part, other in permutations(parts, 2):
             pair = frozenset((id(part), id(other)))
-            if part != other and pair not in told and (why := refused(part, other)) is not None:
-                told.add(pair)
+            if part != other and pair not in reported and (why := refused(part, other)) is not None:
+                reported.add(pair)
                 yield part, other, why
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recsmith.plans import Plan
-from recsmith.training.seams.predicting import SystemTold
+from recsmith.training.seams.predicting import SystemLine
 
 if TYPE_CHECKING:
     import torch
@@ -28,12 +28,12 @@ class TablesAsked:
     """How a system wants the tables of a run to be built.
 
     run: the run with what the system decided. module: the table module that it wants, as a run names one; None: the
-    run's. told: what was decided, and why. parts: parts of the tables so built, for refusals (run/parts.py).
+    run's. lines: what was decided, and why. parts: parts of the tables so built, for refusals (run/parts.py).
     """
 
     run: "Run"
     module: Any = None
-    told: tuple[SystemTold, ...] = ()
+    lines: tuple[SystemLine, ...] = ()
     parts: "tuple[Part, ...]" = ()
 
 

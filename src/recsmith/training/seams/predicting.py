@@ -25,7 +25,7 @@ NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAM
 
 
 @noun
-class SystemTold:
+class SystemLine:
     """A system of a run, as reported. key: key of the run. on: whether it is on. said: gain or cost, in a sentence."""
 
     key: str
@@ -45,7 +45,7 @@ class OpenRun:
     run: the run so far. parts: its data and model (Unsharded). plan: the plan as given. priced: the plan with the run's
     batch and optimizer. shapes: shapes of the dense parameters. numbers: count of gradient values that are sent between
     ranks. comms: encoding of messages between ranks, so far. step: the predicted step, so far; None if it is not
-    predicted. before: the run of the checkpoint that training continues from, whose choices are kept. told: what was
+    predicted. before: the run of the checkpoint that training continues from, whose choices are kept. lines: what was
     decided, and why. lengths: lengths of the histories of the first step, rank by rank, if the model reads histories
     and the step is predicted. ranks: number of training ranks. told_step: function that turns a predicted step of a
     run, a plan and ranks into the step that a dry run reports.
@@ -60,7 +60,7 @@ class OpenRun:
     comms: Any
     step: "JobStep | None" = None
     before: "Run | None" = None
-    told: tuple[SystemTold, ...] = ()
+    lines: tuple[SystemLine, ...] = ()
     lengths: Ints | None = None
     ranks: int = 1
     told_step: "Callable[[Run, Plan, int, JobStep | None], JobStep | None]" = _as_predicted
@@ -73,9 +73,9 @@ class OpenRun:
         before, after = (self.told_step(self.run, self.priced, self.ranks, each) for each in (self.step, step))
         return gain_of(before.step_s, after.step_s) if before is not None and after is not None else 0.0
 
-    def telling(self, key: str, on: bool, lines: Iterable[str]) -> "OpenRun":
+    def with_lines(self, key: str, on: bool, said: Iterable[str]) -> "OpenRun":
         """A copy with report lines of a system added."""
-        return replace(self, told=(*self.told, *(SystemTold(key=key, on=on, said=line) for line in lines)))
+        return replace(self, lines=(*self.lines, *(SystemLine(key=key, on=on, said=each) for each in said)))
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Predicting:
         """The memory of each rank, if parts of it are not held at the same time. activations: bytes of a rank."""
         return memory
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """What a run uses of the system, with its effect on bytes and time, unless `decide` has reported it."""
         return ()
 

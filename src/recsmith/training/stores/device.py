@@ -35,9 +35,9 @@ class DeviceRows(RowStore):
         mine = {name: WholeTensor(each.dtype, tuple(each.size())) for name, each in state.items()}
         if all(tables.hosts is None for _, tables in towers_in(self.model)):
             return mine
-        told: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(told, mine)
-        return {name: each for theirs in told for name, each in theirs.items()}
+        gathered: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(gathered, mine)
+        return {name: each for theirs in gathered for name, each in theirs.items()}
 
     def prefetch(self, batch: Any) -> None:
         """Nothing: all rows are in device memory."""

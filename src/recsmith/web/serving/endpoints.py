@@ -185,8 +185,8 @@ async def start_search(call: Call) -> answers.SearchState:
         cluster = cluster_from_raw(problem["cluster"], "the cluster")
         name = f"{call.session.names[wanted.workload]} on {views.short_name(cluster)}"
 
-    told = {word: value for word, value in spell_out(wanted).items() if value is not None and word not in NOT_ASKED}
-    question = told | ({"workload": problem["workload"].get("name") or name} if wanted.workload else {})
+    asked = {word: value for word, value in spell_out(wanted).items() if value is not None and word not in NOT_ASKED}
+    question = asked | ({"workload": problem["workload"].get("name") or name} if wanted.workload else {})
 
     async def keep(event: Raw) -> answers.PlanSummary:
         plan = await call.server.work(plan_from_raw, event["plan"], "the plan that was found")

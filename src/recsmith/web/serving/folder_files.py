@@ -102,9 +102,9 @@ def made(path: Path) -> Path:
 
 def default_folder() -> Path:
     """Where a user's plans are kept, by the system's rules for user data; UsageError for a user without a home."""
-    told = os.environ.get("XDG_DATA_HOME", "")
-    if Path(told).is_absolute():
-        return Path(told) / "recsmith" / "plans"
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    if Path(data_home).is_absolute():
+        return Path(data_home) / "recsmith" / "plans"
     try:
         home = Path.home()
     except RuntimeError:

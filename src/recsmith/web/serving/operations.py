@@ -174,8 +174,8 @@ def openapi_json() -> bytes:
 
 def _nouns() -> list[type]:
     """Every noun that a body or an answer consists of."""
-    told = [each for operation in OPERATIONS for each in (operation.body, operation.answer)]
-    return list(dict.fromkeys(each for each in (*told, Refusal, SearchEvent) if isinstance(each, type)))
+    nouns = [each for operation in OPERATIONS for each in (operation.body, operation.answer)]
+    return list(dict.fromkeys(each for each in (*nouns, Refusal, SearchEvent) if isinstance(each, type)))
 
 
 def _schemas() -> Raw:

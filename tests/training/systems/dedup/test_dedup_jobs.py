@@ -185,7 +185,7 @@ def test_auto_is_settled_in_the_run_and_stays_where_a_job_goes_on(tmp_path: Path
         asked = AskedGain(plain_s=1.0, distinct_s=seconds)
         monkeypatch.setattr(groups, "asked_gain", lambda *_, asked=asked: asked)
         found = unsharded(run)
-        (told,) = (each.said for each in found.told if each.key == "data.deduplicate")
+        (told,) = (each.said for each in found.lines if each.key == "data.deduplicate")
         assert bool(found.features.repeats) == (found.run.data.deduplicate != "off") == pays
         assert f"{asked}; so data.deduplicate, which is auto, is {'on' if pays else 'off'}" in told
         assert SYSTEM.as_before(found.run, run).data.deduplicate == found.run.data.deduplicate

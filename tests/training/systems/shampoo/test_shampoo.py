@@ -309,7 +309,7 @@ def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
         assert made.step is not None
         if run.optimizers.dense.name == "auto" and run.pipeline != "dance":
             assert (made.step.optimizer_s > 0.1) == (made.run.optimizers.dense.name == "shampoo")
-        return made.run, [each.said for each in made.told]
+        return made.run, [each.said for each in made.lines]
 
     optimizers = RunOptimizers(dense=DenseOptimizer(name="auto", clip_norm=2.0))
     run = Run(data=RunData(train="x"), output="out", optimizers=optimizers)

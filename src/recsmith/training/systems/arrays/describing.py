@@ -22,7 +22,7 @@ from recsmith.training.launch.prerequisites import check_run
 from recsmith.training.optimizers.building import dense_state
 from recsmith.training.optimizers.settings import DenseState
 from recsmith.training.run import Run
-from recsmith.training.seams.predicting import SystemTold
+from recsmith.training.seams.predicting import SystemLine
 from recsmith.training.sources import open_source
 from recsmith.training.systems.arrays.going_on import newest_of_members, prepared_array
 from recsmith.training.systems.arrays.members import members_of, read_ended
@@ -37,12 +37,12 @@ def described_array(made: Run) -> DryRun:
     source, members = open_source(made), members_of(made)
     ranks, here = ranks_of(made)
     gain, lines = weighed(made, source, ranks, torch.device(device_type()), step_here)
-    told = SystemTold(key="array", on=gain.together, said="; ".join(lines))
+    described = SystemLine(key="array", on=gain.together, said="; ".join(lines))
     if not gain.together:
         first, *others = members
         one = described_run(members[first])
         about = f"of member '{first}' alone ({', '.join(others)} may have other layers, memory and steps):"
-        return replace(one, about=[about, *one.about], systems=[told, *one.systems])
+        return replace(one, about=[about, *one.about], systems=[described, *one.systems])
     for each in members.values():
         check_run(each, here)
     array = unsharded_array(made, source, without=list(read_ended(Path(made.output), made).ended))
@@ -65,7 +65,7 @@ def described_array(made: Run) -> DryRun:
         notes = [*notes, f"checkpoints: {', '.join(f'{name} {format_size(size)}' for name, size in sizes.items())}"]
     return DryRun(
         run=made, plan=plan, memory=memory, step=gain.step,
-        systems=[told], checkpoint_bytes=None if made.checkpoint is None else max(sizes.values()),
+        systems=[described], checkpoint_bytes=None if made.checkpoint is None else max(sizes.values()),
         about=prepared.about, notes=notes,
         folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",
     )  # fmt: skip

@@ -96,6 +96,6 @@ def newest_of_all(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved], 
     dist.barrier()  # all ranks have read the folders
     gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
     dist.barrier()
-    told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
-    lines = [told] if gone else []
+    text = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
+    lines = [text] if gone else []
     return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else [], lines

@@ -70,14 +70,14 @@ DIVERGED = (
 class ArrayModels(TrainedModels):
     """The members of an array on this rank, which the steps of one job train together.
 
-    job: of the array. members: each as a job of its own, by name. ended: why members that diverged have ended. told:
-    the predicted gain of training them together.
+    job: of the array. members: each as a job of its own, by name. ended: why members that diverged have ended.
+    predicted: the predicted gain of training them together.
     """
 
     def __init__(
-        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], told: ArrayGain
+        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], predicted: ArrayGain
     ) -> None:
-        self.job, self.members, self.ended, self.told = job, members, ended, told
+        self.job, self.members, self.ended, self.predicted = job, members, ended, predicted
         device = job.sharded.device
         self._windows = {
             name: Window(device, scored_labels(each.run, each.source.schema)) for name, each in members.items()
@@ -191,13 +191,13 @@ class ArrayModels(TrainedModels):
 
     def _brought(self) -> dict[str, str]:
         """A line on the seconds of a step of all members, measured and predicted, and on members that ended early."""
-        seconds, told = self.job.progress.step_s, self.told
+        seconds, predicted = self.job.progress.step_s, self.predicted
         ended = [name for name in self.members if name in self.ended]
         early = f", of which {', '.join(ended)} ended before the others" if ended else ""
         found = "" if seconds is None else f"; the usual step of all took {format_time(seconds)}"
-        gain = "; no step was predicted" if told.step is None else (
-            f"; {format_time(told.step.step_s)} were predicted, {told.value:.2f} times the models a second of one "
-            "after the other")  # fmt: skip
+        gain = "; no step was predicted" if predicted.step is None else (
+            f"; {format_time(predicted.step.step_s)} were predicted, {predicted.value:.2f} times the models a second "
+            "of one after the other")  # fmt: skip
         return {"array": f"array: {counted(len(self.members), 'member')} trained together{early}{found}{gain}"}
 
 
@@ -243,9 +243,9 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
 
 
 def _prepared(
-    run: Run, source: BatchSource, agreement: Agreement, told: ArrayGain
+    run: Run, source: BatchSource, agreement: Agreement, predicted: ArrayGain
 ) -> tuple[ArrayModels, Generator[TrainingBatch]]:
-    """The array's members, new or from the newest step that all have saved, and their batches. told: their gain."""
+    """The array's members, new or from the newest step that all saved, and their batches. predicted: their gain."""
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     array = unsharded_array(run, source, without=list(ended))
@@ -285,7 +285,7 @@ def _prepared(
     first = members[0]
     whole = replace(first, run=run, plan=plan, sharded=sharded, log=log, progress=replace(first.progress, scores=None))
     named = {member.name: job for member, job in zip(array.members, members, strict=True)}
-    return ArrayModels(whole, named, ended, told), batches
+    return ArrayModels(whole, named, ended, predicted), batches
 
 
 def _member_job(

@@ -82,7 +82,7 @@ def decided(made: OpenRun, key: str) -> OpenRun:
     if deal is None or (said is None and (made.step is None or ranks == 1)):
         return made
     if ranks == 1:
-        return _without(made, said).telling(key, False, ["balance: off, since one rank has all samples of a step"])
+        return _without(made, said).with_lines(key, False, ["balance: off, since one rank has all samples of a step"])
     looked_at = first_steps(source, deal.feature, ranks, run.data.local_batch_size(ranks), LOOKED_AT)
     both = _both_steps(made, deal, looked_at, ranks)
     gain = 0.0 if both is None else replace(made, step=both.stored).gain_of(both.dealt)
@@ -92,7 +92,7 @@ def decided(made: OpenRun, key: str) -> OpenRun:
     if said is None:
         return made
     line = _line(spread_of(deal, looked_at, ranks), both, gain, ranks, deals=deals)
-    return (made if deals else _without(made, said)).telling(key, deals, [line])
+    return (made if deals else _without(made, said)).with_lines(key, deals, [line])
 
 
 def _both_steps(made: OpenRun, deal: Deal, looked_at: Sequence[Ints], ranks: int) -> BothSteps | None:
@@ -144,8 +144,8 @@ def _line(found: WorkOfRanks, both: BothSteps | None, gain: float, ranks: int, *
     if both is None:
         return f"balance: {work}" + ("" if deals else "; off, since no step is predicted of which that would be a part")
     steps = f"a step takes {format_time(both.dealt.step_s)} in place of {format_time(both.stored.step_s)}"
-    told = f"{work}; {steps}, which {said_of(gain, NAMED['step'])}"
-    return f"balance: {told}" if deals else f"balance: off: {told}"
+    text = f"{work}; {steps}, which {said_of(gain, NAMED['step'])}"
+    return f"balance: {text}" if deals else f"balance: off: {text}"
 
 
 def _without(made: OpenRun, said: Any) -> OpenRun:

@@ -13,7 +13,7 @@ from recsmith._components import NAME, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.training.seams.building import TablesAsked
-from recsmith.training.seams.predicting import SystemTold
+from recsmith.training.seams.predicting import SystemLine
 from recsmith.training.seams.system import TABLES, System
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class DedupSystem(System):
         from recsmith.training.systems.dedup.groups import deduplication_of
 
         found = deduplication_of(run, source)
-        told = tuple(SystemTold(key=self.key, on=bool(found), said=line) for line in found.told)
+        described = tuple(SystemLine(key=self.key, on=bool(found), said=line) for line in found.lines)
         if run.data.deduplicate == "auto":
             run = replace(run, data=replace(run.data, deduplicate=found.groups or "off"))
         if not found:
-            return TablesAsked(run, told=told)
-        return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, told, _parts())
+            return TablesAsked(run, lines=described)
+        return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, described, _parts())
 
     def as_before(self, before: "Run", run: "Run") -> "Run":
         """The run with the deduplicated features of the checkpoint, if it leaves them to `auto`."""

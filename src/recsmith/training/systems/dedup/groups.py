@@ -23,14 +23,14 @@ class Deduplication:
     """How a run's features are deduplicated; empty if none is.
 
     groups: features that share their rows. parts: features that are looked up in one collection. factors: for each
-    feature, the samples per row of its part's batch, and per row of the feature itself. told: lines on what it saves,
+    feature, the samples per row of its part's batch, and per row of the feature itself. lines: lines on what it saves,
     or why auto leaves it out.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     parts: tuple[tuple[str, ...], ...] = ()
     factors: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
-    told: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether any feature is deduplicated."""
@@ -55,23 +55,23 @@ def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
     _check_names(wanted, source.schema)
     groups = tuple(counted(sample, names) for names in wanted)
     found = _arranged(groups, tables, whole=True)
-    return replace(found, told=(_told(found, _price(found, groups, tables, len(sample))),)) if found else found
+    return replace(found, lines=(_told(found, _price(found, groups, tables, len(sample))),)) if found else found
 
 
 def _auto(run: Run, source: BatchSource, sample: Batch, tables: Sequence[RunTable]) -> Deduplication:
     """The features that save most, if their predicted step is short enough; else none, and why."""
     if twice := shared_features(tables):
         why = f"deduplicate: several tables look '{twice[0]}' up, so data.deduplicate, which is auto, is off"
-        return Deduplication(told=(why,))
+        return Deduplication(lines=(why,))
     found, price = _likeliest(chosen(dedup_groups(sample)), tables, len(sample), ranks_of_job(run))
     if not found:
-        return Deduplication(told=("deduplicate: no feature repeats its bags",))
-    told = _told(found, price)
+        return Deduplication(lines=("deduplicate: no feature repeats its bags",))
+    text = _told(found, price)
     if price.added_s >= price.saved_s:
-        return Deduplication(told=(f"{told}, which is not less; so data.deduplicate, which is auto, is off",))
+        return Deduplication(lines=(f"{text}, which is not less; so data.deduplicate, which is auto, is off",))
     asked = asked_gain(run, source, found.groups)
-    told = f"{told}; {asked}; so data.deduplicate, which is auto, is {'on' if asked.pays else 'off'}"
-    return replace(found, told=(told,)) if asked.pays else Deduplication(told=(told,))
+    text = f"{text}; {asked}; so data.deduplicate, which is auto, is {'on' if asked.pays else 'off'}"
+    return replace(found, lines=(text,)) if asked.pays else Deduplication(lines=(text,))
 
 
 def _likeliest(

@@ -17,7 +17,7 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.training.seams.in_jobs import attached_in
-from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemTold
+from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemLine
 from recsmith.training.seams.system import TABLES, System
 from recsmith.training.systems.dynamic.settings import KEY, DynamicRule, check_own_features, dynamic_tables, sizes
 from recsmith.units import counted, format_size
@@ -107,15 +107,15 @@ class DynamicIds(System):
         """Host bytes of the maps of a rank."""
         return _map_bytes(run, plan) // plan.cluster.world_size
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """A line on the tables with raw ids, their rules, and the memory of their maps."""
-        rules = dynamic_tables(run.model, (table.name for table in told.plan.workload.tables))
+        rules = dynamic_tables(run.model, (table.name for table in facts.plan.workload.tables))
         if not rules:
             return ()
         said = ", ".join(f"{name} ({rule.said()})" for name, rule in rules.items())
-        size = format_size(_map_bytes(run, told.plan))
+        size = format_size(_map_bytes(run, facts.plan))
         line = f"dynamic: raw ids in {counted(len(rules), 'table')}: {said}; their maps take {size} of host memory"
-        return (SystemTold(key=self.key, on=True, said=line),)
+        return (SystemLine(key=self.key, on=True, said=line),)
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
         """The counter of lookups and evictions, which also passes step numbers to the maps; None without raw ids."""

@@ -46,11 +46,13 @@ class CountedIds(Attached):
         rows, share = sum(table.rows - 1 for _, table in tables), served / max(lookups, 1)
         full = [f"'{name}'" for (name, table), count in zip(tables, ids, strict=True)
                 if table.dynamic.evict == "none" and count == table.rows - 1]  # fmt: skip
-        told = f"; new ids of {', '.join(full)} read row 0, for all rows are taken and evict is none" if full else ""
+        unserved = (
+            f"; new ids of {', '.join(full)} read row 0, for all rows are taken and evict is none" if full else ""
+        )
         facts = {"dynamic_ids": sum(ids), "dynamic_rows": rows, "dynamic_served": share, "dynamic_evicted": evicted}
         return (
             facts,
-            f"{sum(ids):,} ids in {rows:,} rows, {share:.1%} of lookups served, {evicted:,} rows given anew{told}",
+            f"{sum(ids):,} ids in {rows:,} rows, {share:.1%} of lookups served, {evicted:,} rows given anew{unserved}",
         )
 
     def brought_line(self, job: Any) -> str:

@@ -49,8 +49,10 @@ def _across_ranks(maps: Sequence[IdRows], ids: Sequence[Ints], step: int | None)
         parts = np.split(taken.rows, np.cumsum([len(each) for each in theirs])[:-1])
         for answer, rows in zip(answers, parts, strict=True):
             answer += [rows, *taken.again, np.array([taken.missing])]
-    told = exchanged(answers)
-    return [_joined([each[4 * t : 4 * t + 4] for each in told], orders[t], back[t], known[t]) for t in range(len(maps))]
+    answered = exchanged(answers)
+    return [
+        _joined([each[4 * t : 4 * t + 4] for each in answered], orders[t], back[t], known[t]) for t in range(len(maps))
+    ]
 
 
 def _joined(answers: Sequence[Sequence[Ints]], order: Ints, places: Ints, known: int) -> Taken:

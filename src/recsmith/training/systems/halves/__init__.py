@@ -15,7 +15,7 @@ from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import OPTIMIZER_S, lookups_s
 from recsmith.problems import TableRule
-from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemTold
+from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemLine
 from recsmith.training.seams.system import ROWS, System
 from recsmith.units import format_size, format_time
 
@@ -84,11 +84,11 @@ class Halves(System):
         """The run with tables in fp32, since exported weights are fp32."""
         return replace(run, rows="device") if _rows(run) else run
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """Bytes that halves take in memory, and seconds that they take of a step."""
         return (
-            *([SystemTold(key="rows", on=True, said=_said_of_rows(told.plan, told.step))] if _rows(run) else []),
-            *([SystemTold(key="optimizers.dense", on=True, said=_said_of_layers(run, told.step, told.numbers))]
+            *([SystemLine(key="rows", on=True, said=_said_of_rows(facts.plan, facts.step))] if _rows(run) else []),
+            *([SystemLine(key="optimizers.dense", on=True, said=_said_of_layers(run, facts.step, facts.numbers))]
               if _layers(run) else []),
         )  # fmt: skip
 
@@ -149,8 +149,8 @@ def _brought_of_rows(job: "TrainingJob") -> str:
     steps = max(job.progress.step - job.progress.begun, 1)
     rows: Any = job.sharded.rows  # SplitRows, whose modules import this one
     read = over_ranks(sum(each.read_bytes for each in rows.tables), ReduceOp.SUM) // steps
-    more, told = (lookups_factor() - 1) * lookups_s(job.plan), job.progress.told_s
-    beside = "" if told is None else f"; a step in fp32 is predicted to take {format_time(told - more)}"
+    more, predicted = (lookups_factor() - 1) * lookups_s(job.plan), job.progress.told_s
+    beside = "" if predicted is None else f"; a step in fp32 is predicted to take {format_time(predicted - more)}"
     return (
         f"rows: split: lookups read {format_size(read)} of bf16 in a step, half of what fp32 takes, and lookups and "
         f"updates take {format_time(more)} longer, as predicted{beside}"

@@ -61,7 +61,7 @@ class Narrow(System):
         from recsmith.training.systems.narrow.deciding import with_narrow
 
         run, lines, step = with_narrow(made)
-        return replace(made, run=run, step=step).telling(self.key, run.model.narrow is not None, lines)
+        return replace(made, run=run, step=step).with_lines(self.key, run.model.narrow is not None, lines)
 
     def attached(self, run: "Run", model: "nn.Module") -> Any:
         """The layers of the model that narrow."""

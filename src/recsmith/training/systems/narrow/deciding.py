@@ -44,12 +44,12 @@ def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], JobStep | None]:
             raise
         return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"], open_run.step
     step = _narrowed(open_run.step, cost.saved)
-    told = cost_line(settings, cost, thresholded=thresholded)
+    text = cost_line(settings, cost, thresholded=thresholded)
     if wanted != AUTO:
-        return made, [told, *whole_layers(model, settings)], step
+        return made, [text, *whole_layers(model, settings)], step
     if (why := why_not(cost, open_run.gain_of(step))) is not None:
-        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"], open_run.step
-    on = f"{told}; so model.narrow, which is auto, is on"
+        return _with(run, None), [text, f"model.narrow, which is auto, is left out: {why}"], open_run.step
+    on = f"{text}; so model.narrow, which is auto, is on"
     return made, [on, *whole_layers(model, settings)], step
 
 

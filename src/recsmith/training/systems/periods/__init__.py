@@ -14,7 +14,7 @@ from recsmith._components import parsed, register
 from recsmith.files import Raw
 from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, STEP, Capabilities, PlainPart, RefusesNothing
 from recsmith.training.seams.in_jobs import Attached
-from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemLine
 from recsmith.training.seams.system import UPDATE, WATCHER, System
 from recsmith.training.systems.periods.settings import Periods
 from recsmith.units import counted
@@ -93,14 +93,14 @@ class InOrder(System):
 
         return None if run.data.periods is None else in_periods(dataset, run)
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """A line on how a period is learned."""
         periods = run.data.periods
         if periods is None:
             return ()
         batches = f"; a step takes {periods.mixed} batches" if periods.mixed > 1 else ""
         said = f"periods: each is scored by the model before it, then trained on ({_update(periods)}){batches}"
-        return (SystemTold(key=self.key, on=True, said=said),)
+        return (SystemLine(key=self.key, on=True, said=said),)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """The mean log loss of periods before the model was trained on them."""

@@ -71,8 +71,8 @@ def score_ahead(job: TrainingJob, source: PeriodSource, period: int, watchers: W
             continue
         with STEPS.standing():
             scores = score(job.sharded, source.at(scored), job.features, job.batch_size, job.run)
-            told = {"step": job.progress.step, "period": scored, "ahead": ahead}
-            job.log.write("period", {**told, **encode(scores)})
+            values = {"step": job.progress.step, "period": scored, "ahead": ahead}
+            job.log.write("period", {**values, **encode(scores)})
             if ahead == 1:
                 job.log.say({"note": f"period {scored}, before it is trained: {scores_text(scores)}"})
             watchers.look_at_period(SeenPeriod(scored, ahead, scores, job))

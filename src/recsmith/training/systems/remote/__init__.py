@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemTold
+from recsmith.training.seams.predicting import NO_COPIES, RunFacts, SystemLine
 from recsmith.training.seams.system import System
 from recsmith.training.systems.remote.settings import RunRemote
 
@@ -75,12 +75,12 @@ class Remote(System):
         """The run without servers: its tables are on the ranks that score."""
         return replace(run, remote=None)
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """What servers hold and cost; without servers, what they would have gained in the previous run."""
         from recsmith.training.systems.remote.planning import server_lines
 
-        lines = server_lines(run, told.plan, told.ranks, told.step)
-        return tuple(SystemTold(key=self.key, on=run.remote is not None, said=line) for line in lines)
+        lines = server_lines(run, facts.plan, facts.ranks, facts.step)
+        return tuple(SystemLine(key=self.key, on=run.remote is not None, said=line) for line in lines)
 
     def launch(self, run: "Run", ranks: int, restarts: int, hear: "Hear") -> Raw | None:
         """Start servers and trainers on this machine, and return the run's result; None without servers."""
@@ -117,14 +117,14 @@ class Remote(System):
         if not (client := job.sharded.rows.client).counts.steps:
             return {}
 
-        told, took = job.progress.told_s, client.step_s or job.progress.step_s
-        slower = took / told if told and took else None
+        predicted, took = job.progress.told_s, client.step_s or job.progress.step_s
+        slower = took / predicted if predicted and took else None
         said = {self.key: brought_line(job.run, job.plan, client.counts, client.trainers, slower)}
         if changed := changes_line(client.joined, client.left, client.lost):
             said["trainers"] = changed
         if client.step_s is None:
             return said
-        return {"step": mean_step_line(client.trainers, client.step_s, told), **said}
+        return {"step": mean_step_line(client.trainers, client.step_s, predicted), **said}
 
     def at_the_end(self, job: "TrainingJob", times: Raw) -> str | None:
         """What servers would gain if one rank is slow; None otherwise."""

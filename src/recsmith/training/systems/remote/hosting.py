@@ -147,12 +147,12 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
         raise UsageError(
             f"no job with servers runs in '{run.output}'; start it with `remote` in the run, and join it while it runs"
         )
-    told, name = read_place(file), f"{JOINER}{secrets.token_hex(4)}"
-    check_same_run(told["run"], run_to_raw(run), run.output)
-    with job_folder() as folder, _alive(Path(told.pop("processes")) / name) as held:
+    place, name = read_place(file), f"{JOINER}{secrets.token_hex(4)}"
+    check_same_run(place["run"], run_to_raw(run), run.output)
+    with job_folder() as folder, _alive(Path(place.pop("processes")) / name) as held:
         log = folder / "log.jsonl"
         environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
-        said = {**told, "run": run_to_raw(run), "name": name, "joins": True}
+        said = {**place, "run": run_to_raw(run), "name": name, "joins": True}
         training = f"{HERE}.trainer:train_on_trainer"
         with _started(folder / name, training, said, JOINED, environment, held) as trainer:
             on_message({"pid": trainer.process.pid})
@@ -181,9 +181,9 @@ def _alive(folder: Path) -> Generator[Sequence[int]]:
 def read_place(file: Path) -> Raw:
     """Read where the servers of a job are, and its run, from the job's file; CorruptFile if it is incomplete."""
     raw, source = read_json(str(file)), str(file)
-    told = cast(Raw, raw) if isinstance(raw, dict) else {}
-    place, meet = decode(ServerPlace, told.get("place"), source), told.get("meet")
-    run, processes = told.get("run"), told.get("processes")
+    stated = cast(Raw, raw) if isinstance(raw, dict) else {}
+    place, meet = decode(ServerPlace, stated.get("place"), source), stated.get("meet")
+    run, processes = stated.get("run"), stated.get("processes")
     whole = isinstance(run, dict) and isinstance(processes, str) and isinstance(meet, str) and ":" in meet
     if place.backend not in BACKENDS or place.servers < 1 or not whole:
         raise CorruptFile(f"'{source}' does not say where the servers of a job are; start the job again")
@@ -191,11 +191,11 @@ def read_place(file: Path) -> Raw:
 
 
 @contextmanager
-def _place_told(file: Path, told: Raw) -> Generator[None]:
+def _place_told(file: Path, place: Raw) -> Generator[None]:
     """Write a file, readable by this user alone, that says where the servers are, and remove it when the job ends."""
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        opened.write(json.dumps(told))
+        opened.write(json.dumps(place))
     try:
         yield
     finally:

@@ -23,8 +23,8 @@ HOLD = 0.25  # fraction of the timeout that a server keeps a caller waiting at m
 
 def ended_in(processes: Path) -> set[str]:
     """Names of this machine's trainers that have ended before the job was done, or that joined and ended."""
-    told = {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
-    return told | {each.parent.name for each in processes.glob(f"{JOINER}*/{ALIVE}") if _is_free(each)}
+    ended = {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
+    return ended | {each.parent.name for each in processes.glob(f"{JOINER}*/{ALIVE}") if _is_free(each)}
 
 
 def _is_free(lock: Path) -> bool:

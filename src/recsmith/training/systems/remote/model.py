@@ -81,7 +81,7 @@ def trainer_job(
         saved.restore_random()
     if number == 0:
         save_run(run, output / "run.json")
-    for line in [*prepared.about, *(each.said for each in prepared.told), *prepared.notes(progress.position)]:
+    for line in [*prepared.about, *(each.said for each in prepared.lines), *prepared.notes(progress.position)]:
         log.say({"note": line})
     facts = {} if predicted is None else {"predicted_step_s": predicted.step_s}
     progress.told_s = facts.get("predicted_step_s")

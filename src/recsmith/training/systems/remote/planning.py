@@ -26,9 +26,9 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     """Lines on what servers hold and cost, and what they would have gained in the previous run."""
     stale = run.remote is not None and run.remote.staleness > 0
     slow = None if stale else slow_trainer_of_run(run.output)
-    told = [] if slow is None else [f"in the run before, {slow}"]
+    before = [] if slow is None else [f"in the run before, {slow}"]
     if run.remote is None:
-        return told
+        return before
     check_servers(plan)
     embeddings = plan.cost.step_s
     whole = embeddings if step is None else step.step_s
@@ -36,7 +36,7 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     backend = run.remote.backend
     lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole, backend=backend)
     more = [stale_line(run.remote.staleness, trainers)] if stale else shares_line(run, trainers)
-    return [*listening_line(run), *lines, *more, *told]
+    return [*listening_line(run), *lines, *more, *before]
 
 
 def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float | None) -> str:
@@ -65,8 +65,8 @@ def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float
 def changes_line(joined: Sequence[str], left: Sequence[str], lost: Sequence[str]) -> str | None:
     """A line on how many trainers came and went while the job ran; None if none did."""
     kinds = {"joined": joined, "left when asked to end": left, "lost": lost}
-    told = [f"{len(names)} {how}" for how, names in kinds.items() if names]
-    return f"trainers while the job ran: {', '.join(told)}" if told else None
+    changes = [f"{len(names)} {how}" for how, names in kinds.items() if names]
+    return f"trainers while the job ran: {', '.join(changes)}" if changes else None
 
 
 def check_same_run(job: Raw, mine: Raw, output: str) -> None:
@@ -74,10 +74,12 @@ def check_same_run(job: Raw, mine: Raw, output: str) -> None:
     there, here = dict(_settings(job)), dict(_settings(mine))
     other = [key for key in dict.fromkeys((*there, *here)) if there.get(key) != here.get(key) and key not in OWN]
     if other:
-        told = ", ".join(f"{key} ({there.get(key, 'default')} there, {here.get(key, 'default')} here)" for key in other)
+        differences = ", ".join(
+            f"{key} ({there.get(key, 'default')} there, {here.get(key, 'default')} here)" for key in other
+        )
         raise UsageError(
-            f"the job that runs in '{output}' has other settings than this run: {told}; join it with the run and the "
-            "--set options that it was started with"
+            f"the job that runs in '{output}' has other settings than this run: {differences}; join it with the run "
+            "and the --set options that it was started with"
         )
 
 
@@ -91,10 +93,9 @@ def _settings(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def mean_step_line(trainers: int, took_s: float, told_s: float | None) -> str:
     """A line on the seconds of a step with a staleness: one batch for each trainer that the job began with."""
-    told = "" if told_s is None else f"; {format_time(told_s)} were predicted"
-    return (
-        f"a step of all trainers ({counted(trainers, 'batch', 'batches')}) took {format_time(took_s)} in the mean{told}"
-    )
+    predicted = "" if told_s is None else f"; {format_time(told_s)} were predicted"
+    batches = counted(trainers, "batch", "batches")
+    return f"a step of all trainers ({batches}) took {format_time(took_s)} in the mean{predicted}"
 
 
 def stale_line(staleness: int, trainers: int) -> str:

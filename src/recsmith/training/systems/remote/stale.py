@@ -60,19 +60,19 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         client.lost, client.joined, client.left = (chief["told"][each] for each in ("lost", "joined", "left"))
         trained = chief["told"]["batches"]
         client.step_s = chief["told"]["seconds"] * client.trainers / trained if trained else None
-        told = {**chief["told"], **asdict(client.counts)}
+        counts = {**chief["told"], **asdict(client.counts)}
         own, ended = job.progress.step - begun, chief["ended"]
         if not chief["mine"]:
-            return {"step": chief["step"], "complete": not ended, "remote": told}
+            return {"step": chief["step"], "complete": not ended, "remote": counts}
         job.log.lead()
-        job.log.write("remote", {**told, "step": chief["step"], "own_batches": own})
-        job.log.say({"note": lags_line(told, own)})
+        job.log.write("remote", {**counts, "step": chief["step"], "own_batches": own})
+        job.log.say({"note": lags_line(counts, own)})
         job.progress.step, job.progress.saved = chief["step"], chief["saved"]
         copy_dense(job.sharded, client.begin()[3])
         job.progress.tested = None  # scores of rows that other trainers have changed since
         if ended:  # for the message about checkpoints, which servers have written
             job = replace(job, run=replace(job.run, checkpoint=run.checkpoint))
-        return {**finish(job, ended=ended), "remote": told}
+        return {**finish(job, ended=ended), "remote": counts}
 
 
 class LeasedModel(OneModel):
@@ -95,11 +95,11 @@ class LeasedModel(OneModel):
         log_progress(self.job, times, self._whole, among)
 
 
-def lags_line(told: Raw, own: int) -> str:
+def lags_line(counts: Raw, own: int) -> str:
     """A line on how many batches trainers with a staleness have trained, and how far their rows lagged."""
-    lags = sorted((int(lag), count) for lag, count in told["lags"].items())
+    lags = sorted((int(lag), count) for lag, count in counts["lags"].items())
     late = ", ".join(f"by {counted(lag, 'step') if lag else 'no step'} in {count:,}" for lag, count in lags)
-    return f"remote: {told['batches']:,} batches of all trainers, {own:,} of this one; their rows lagged {late}"
+    return f"remote: {counts['batches']:,} batches of all trainers, {own:,} of this one; their rows lagged {late}"
 
 
 def leased(

@@ -200,11 +200,11 @@ class RemoteStep:
         self.rows.flush()
         self.job.optimizer.zero_grad()
         client.lookups = []
-        loss, (told, logits, labels, place) = self.job.model(batch)
+        loss, (shown_loss, logits, labels, place) = self.job.model(batch)
         loss.backward()
         client.push()
         self.rows.due = None if leased else partial(self._update, place.state)
-        return StepOutcome(told, logits, labels, (place,))
+        return StepOutcome(shown_loss, logits, labels, (place,))
 
     def _update(self, position: Any) -> None:
         self.job.optimizer.step()

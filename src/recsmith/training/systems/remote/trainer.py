@@ -47,9 +47,9 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str, *, joins: bool 
         try:
             if made.remote.staleness:
                 tell_pid()
-                told = train_stale(made, client, int(os.environ["RANK"]), watchers, of_all)
+                result = train_stale(made, client, int(os.environ["RANK"]), watchers, of_all)
             else:
-                told = _train_together(made, client, meet, watchers, of_all)
+                result = _train_together(made, client, meet, watchers, of_all)
             client.ask("leave")
         except Departed:
             return {"left_out": _depart(client)}
@@ -57,8 +57,8 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str, *, joins: bool 
             if (why := client.left_out()) is not None:
                 return {"left_out": why}
             raise
-        told["remote"] |= {"lost": client.lost, "joined": client.joined, "left": client.left}
-        return told
+        result["remote"] |= {"lost": client.lost, "joined": client.joined, "left": client.left}
+        return result
 
 
 def _depart(client: TableClient) -> str:

@@ -102,8 +102,8 @@ class SearchStep(UnpipelinedStep):
         losses = nn.functional.binary_cross_entropy_with_logits(
             by_label(self.logits, batch)[:whole], batch.labels[:whole], reduction="none"
         ).mean(dim=1)
-        told = (losses * torch.from_numpy(kept).to(losses)).sum() * dist.get_world_size() / count.clamp(min=1.0)
-        objective = told + self.coefficient * self.price().clamp(min=max(self.ceiling, 1e-12)).log()
+        shown_loss = (losses * torch.from_numpy(kept).to(losses)).sum() * dist.get_world_size() / count.clamp(min=1.0)
+        objective = shown_loss + self.coefficient * self.price().clamp(min=max(self.ceiling, 1e-12)).log()
         leaves = [draws.leaf for draws in self.draws if draws.leaf is not None]
         gradients = torch.autograd.grad(objective, leaves, retain_graph=True)
         for draws, gradient in zip(self.draws, gradients, strict=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from recsmith._components import register
 from recsmith.plans import Plan
-from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemLine
 from recsmith.training.seams.system import STEP, System
 from recsmith.training.systems.second_order.settings import Refitted
 from recsmith.units import counted, format_time
@@ -85,15 +85,15 @@ class SecondOrder(System):
 
         return kept_bytes(run.pipeline, plan) if self.trains_layers(run) else 0
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """How long the first step takes, and how many steps there are; `start_lines` says what a step does."""
         from recsmith.training.systems.second_order.cost import times_line
         from recsmith.training.systems.second_order.whole import whole_line
 
         if not self.trains_layers(run):
             return ()
-        lines = [times_line(run.pipeline, told.plan, told.ranks, told.step), whole_line(run, told)]
-        return [SystemTold(key="pipeline", on=True, said=line) for line in lines if line]
+        lines = [times_line(run.pipeline, facts.plan, facts.ranks, facts.step), whole_line(run, facts)]
+        return [SystemLine(key="pipeline", on=True, said=line) for line in lines if line]
 
     def steps_notes(self, run: "Run", source: "BatchSource", ranks: int) -> Sequence[str]:
         """A note if the run has fewer steps than it takes to log scores or save a checkpoint."""
@@ -113,10 +113,14 @@ class SecondOrder(System):
         if passed is None or not passed.steps:
             return {}
         (name, _), ranks = _named(job.run), job.plan.cluster.job_world_size
-        work, told = step_work(job.run.pipeline, job.run.data.local_batch_size(ranks), ranks), job.progress.told_s
+        work, predicted = step_work(job.run.pipeline, job.run.data.local_batch_size(ranks), ranks), job.progress.told_s
         # nearly all of a step is passes over batches, so the prediction of the first is scaled by their number
         share = passed.batch_passes / passed.timed / (work.usual * work.batches)
-        also = "" if told is None else f"; {format_time(told * share)} were predicted for that many samples and passes"
+        also = (
+            ""
+            if predicted is None
+            else f"; {format_time(predicted * share)} were predicted for that many samples and passes"
+        )
         after = " after the first" if passed.steps > 1 else ""
         first = f"{passed.smallest:,} to " if passed.smallest < passed.largest else ""
         sizes = f"{first}{passed.largest:,} samples"

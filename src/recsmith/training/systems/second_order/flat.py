@@ -114,8 +114,8 @@ class FlatLayers:
         count = sum(map(len, losses))
         self.visited += cost * count
         whole = torch.stack(list(sums)).sum(0).reshape(-1) if sums else torch.zeros(1, dtype=torch.float64)
-        told = self._summed(torch.cat([whole, whole.new_tensor([count])]))
-        return told[:-1] / told[-1].clamp_min(1)
+        total = self._summed(torch.cat([whole, whole.new_tensor([count])]))
+        return total[:-1] / total[-1].clamp_min(1)
 
     def _until_asked(self, parts: Sequence[Any]) -> Iterator[Any]:
         """Yield the parts, until this rank is asked to end."""
@@ -126,10 +126,10 @@ class FlatLayers:
 
     def _summed(self, values: torch.Tensor) -> torch.Tensor:
         """The values summed over all ranks; raises AskedToEnd on all of them if one was asked to end."""
-        told = summed(torch.cat([values, values.new_tensor([float(self.asked())])]))
-        if told[-1] > 0:
+        total = summed(torch.cat([values, values.new_tensor([float(self.asked())])]))
+        if total[-1] > 0:
             raise AskedToEnd
-        return told[:-1]
+        return total[:-1]
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:

@@ -161,7 +161,7 @@ def _cached(predictor: Predictor, batches: Iterator[Batch], settings: RefitSetti
             f"--data has {len(whole):,} samples, which are too few to tell {weights:,} weights; give {needed:,} or more"
         )
     left = f"; {corrupt:,} corrupt ones were left out" if corrupt else ""
-    say(f"{len(whole):,} samples read once{left}; fitting {made.told}")
+    say(f"{len(whole):,} samples read once{left}; fitting {made.fitted}")
     return SeenData(made.names, made.layers, parts, held, corrupt, entropy_of(whole))
 
 

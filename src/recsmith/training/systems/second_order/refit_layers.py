@@ -40,7 +40,7 @@ class LastLayer:
         layer = nn.Linear(self.linear.in_features, self.linear.out_features, self.linear.bias is not None).double()
         layer.load_state_dict(self.linear.state_dict())
         self.names = {each: f"model.{name}.{each}" for each in layer.state_dict()}
-        self.told = f"the last layer, {sum(each.numel() for each in layer.parameters()):,} weights"
+        self.fitted = f"the last layer, {sum(each.numel() for each in layer.parameters()):,} weights"
         self.layers = FlatLayers(dict(layer.named_parameters()), self.losses)
 
     def part(self, batch: TrainingBatch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,7 +70,7 @@ class AllLayers:
         if not named:
             raise UsageError("the model has no dense layer to fit again; train its tables on the data")
         self.names = {name: f"model.{name}" for name in named}
-        self.told = f"all dense layers, {sum(each.numel() for each in named.values()):,} weights"
+        self.fitted = f"all dense layers, {sum(each.numel() for each in named.values()):,} weights"
         self.layers = self.tables.layers(named)
 
     def part(self, batch: TrainingBatch) -> CachedBatch:

@@ -47,20 +47,22 @@ def whole_runs(run: "Run", batches: int | None, ranks: int) -> list[list[StageBa
     return [list(islice(_growing(first, growth, most, batches), run.steps)) for growth in (words["growth"], 1.0)]
 
 
-def whole_line(run: "Run", told: RunFacts) -> str:
+def whole_line(run: "Run", facts: RunFacts) -> str:
     """A line on how many steps the run has and how long all of them take; '' if unknown."""
-    found = whole_runs(run, told.batches, told.ranks)
+    found = whole_runs(run, facts.batches, facts.ranks)
     if not found:
         return ""
     name, epochs = run.step_named[0], run.data.epochs
     made = f"{counted(epochs, 'epoch')} {'makes' if epochs == 1 else 'make'}"
     whose = "the run has" if run.steps is not None else made
-    largest = max(each.kept for stages in found for each in stages) * run.data.local_batch_size(told.ranks) * told.ranks
+    largest = (
+        max(each.kept for stages in found for each in stages) * run.data.local_batch_size(facts.ranks) * facts.ranks
+    )
     at_most = "" if len(found) == 1 else "at most "
     line = f"pipeline {name}: {whose} {_between(found)}, the largest of {at_most}{largest:,} samples"
-    if told.step is None:
+    if facts.step is None:
         return line
-    times = sorted(sum(_seconds(run, told, told.step, each) for each in stages) for stages in found)
+    times = sorted(sum(_seconds(run, facts, facts.step, each) for each in stages) for stages in found)
     several = format_time(times[0]) != format_time(times[-1])
     between = f"{format_time(times[0])} to {format_time(times[-1])}" if several else format_time(times[0])
     return f"{line}; all of them take about {between}"
@@ -110,6 +112,6 @@ def _growing(first: int, growth: float, most: int, batches: int | None) -> Itera
         size, left = min(most, math.ceil(size * growth)), left - new
 
 
-def _seconds(run: "Run", told: RunFacts, step: "JobStep", stage: StageBatches) -> float:
-    work = step_work(run.pipeline, told.plan.workload.batch_size, told.ranks)
+def _seconds(run: "Run", facts: RunFacts, step: "JobStep", stage: StageBatches) -> float:
+    work = step_work(run.pipeline, facts.plan.workload.batch_size, facts.ranks)
     return passes_step(run.pipeline, step, new=stage.new, kept=stage.kept, passes=work.usual).step_s

@@ -76,13 +76,13 @@ class Shampoo(System):
             return made
         shampoo = _with(run, replace(dense, name=SHAMPOO))
         refused = next(refusals(placed_parts(shampoo, made.priced, device_type())), None)
-        decided, told, added = optimizer_decided(dense, made.shapes, made.priced, made.step, refused=refused)
+        decided, lines, added = optimizer_decided(dense, made.shapes, made.priced, made.step, refused=refused)
         if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
             decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
-            told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
+            lines = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
             added = optimizer_decided(decided, made.shapes, made.priced, made.step)[2]
         step = made.step and replace(made.step, optimizer_s=made.step.optimizer_s + added)
-        return replace(made, run=_with(run, decided), step=step).telling(self.key, decided.name == SHAMPOO, told)
+        return replace(made, run=_with(run, decided), step=step).with_lines(self.key, decided.name == SHAMPOO, lines)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """Seconds of an update, compared with the prediction."""

@@ -69,17 +69,17 @@ def optimizer_decided(
         return optimizer, [], 0.0
     settings = ShampooSettings.of(optimizer.arguments or {})
     cost = shampoo_cost(settings, shapes, plan.cluster, 0.0 if step is None else step.step_s)
-    told, plain = cost_line(cost), replace(optimizer, name=settings.grafting, arguments=None)
+    text, plain = cost_line(cost), replace(optimizer, name=settings.grafting, arguments=None)
     if optimizer.name == SHAMPOO:
-        return optimizer, [told], cost.seconds or 0.0
+        return optimizer, [text], cost.seconds or 0.0
     if refused is not None:
         return plain, [f"optimizers.dense, which is auto, takes {plain.name}: {refused}"], 0.0
     if cost.flops and cost.share is not None and cost.share <= MOST:
-        taken = f"{told}; so optimizers.dense, which is auto, takes it"
+        taken = f"{text}; so optimizers.dense, which is auto, takes it"
         return replace(optimizer, name=SHAMPOO), [taken], cost.seconds or 0.0
     why = "nothing was measured on GPUs" if cost.share is None else f"auto lets it cost {MOST:.0%}"
     why = why if cost.flops else "no layer has a matrix"
-    return plain, [f"{told}; {why}, so optimizers.dense, which is auto, takes {plain.name}"], 0.0
+    return plain, [f"{text}; {why}, so optimizers.dense, which is auto, takes {plain.name}"], 0.0
 
 
 def cost_line(cost: OptimizerCost) -> str:
@@ -96,8 +96,10 @@ def cost_line(cost: OptimizerCost) -> str:
 def brought_line(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> str:
     """Seconds of an update, compared with the prediction. step_s: this rank's mean seconds of an update."""
     cost = shampoo_cost(settings, shapes, cluster, step_s)
-    told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} more than {settings.grafting} were predicted"
-    return f"shampoo: its update took {format_time(step_s)} of a step{told}"
+    predicted = (
+        "" if cost.seconds is None else f"; {format_time(cost.seconds)} more than {settings.grafting} were predicted"
+    )
+    return f"shampoo: its update took {format_time(step_s)} of a step{predicted}"
 
 
 def predicted_line(shapes: Shapes, cluster: Cluster, step_s: float) -> str:

@@ -183,7 +183,7 @@ def sparsify(
         raise UsageError(f"the model's loss on {where} is not finite; look at its values (recsmith data check)")
     masks = copy.masked(settings)
     copy.tune(masks, settings)
-    made = copy.told(masks, settings, before)
+    made = copy.result(masks, settings, before)
     if made.zeros < round(settings.share * made.weights):
         say(f"{made.zeros / made.weights:.1%} of weights go, not {settings.share:.1%}: {LEAST:.0%} of each layer stay")
     check_useful(made.loss, entropy_of(labels), f"the copy, of which {made.zeros / made.weights:.1%} are zero,")
@@ -191,8 +191,8 @@ def sparsify(
         scores["sparse"] = scored(predictor, tested)
     written = {name: encode(each) for name, each in scores.items()}
     origin = origin_of(folder, model, data, dataset)
-    told = {"sparse": encode(made), "test": written.get("sparse"), "origin": origin}
-    export_changed(model, target, copy.changed(), told)
+    described = {"sparse": encode(made), "test": written.get("sparse"), "origin": origin}
+    export_changed(model, target, copy.changed(), described)
     return made, scores
 
 
@@ -281,7 +281,7 @@ class DenseCopy:
             sums = [float(self.tables.losses(self.parameters, part).sum()) for part in self.parts]
         return sum(sums) / self.samples
 
-    def told(self, masks: Masks, settings: SparsitySettings, loss_full: float) -> Sparsified:
+    def result(self, masks: Masks, settings: SparsitySettings, loss_full: float) -> Sparsified:
         """Describe the sparse layers, for the card."""
         return Sparsified(
             settings=settings, samples=self.samples, loss_full=loss_full, loss=self.loss(),

@@ -94,11 +94,13 @@ class SparseCopies(Watcher):
         why = self.refresh_at.why(since, asked=self.asked)
         job, whole = seen.job, seen.job.output / f"{self.refresh_at.folder}.full"
         export(job.sharded, job.run, job.source.schema, whole, {"step": job.progress.step})
-        told = from_rank_0(lambda: self._made(job, whole, seen.period, why))
+        described = from_rank_0(lambda: self._made(job, whole, seen.period, why))
         known = {"period": seen.period, "because": why, "full_logloss": seen.scores.logloss}
-        job.log.write("sparse_copy", {"step": job.progress.step, "folder": self.refresh_at.folder, **known, **told})
+        job.log.write(
+            "sparse_copy", {"step": job.progress.step, "folder": self.refresh_at.folder, **known, **described}
+        )
         done = f"made anew, {why}" if why else "tuned on the period before"
-        losses = f"{told['logloss']:.5f} on period {seen.period}, {seen.scores.logloss:.5f} of the whole model"
+        losses = f"{described['logloss']:.5f} on period {seen.period}, {seen.scores.logloss:.5f} of the whole model"
         job.log.say({"note": f"sparse copy, {done}: log loss {losses}"})
         if why is not None:
             self.made_at, self.asked = seen.period, False
@@ -115,7 +117,7 @@ class SparseCopies(Watcher):
         before = copy.loss()
         masks = copy.masked(self.settings) if why is not None else _taken_over(copy, target)
         copy.tune(masks, self.settings)
-        made = copy.told(masks, self.settings, before)
+        made = copy.result(masks, self.settings, before)
         scores = scored(predictor, list(batches_like(card, source.at(period), "data.train")))
         export_changed(whole, target, copy.changed(), {"sparse": encode(made), "test": encode(scores)})
         return {"zeros": made.zeros / made.weights, **encode(scores)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recsmith._components import NAME, register
 from recsmith.plans import Plan
-from recsmith.training.seams.predicting import OpenRun, RunFacts, SystemTold
+from recsmith.training.seams.predicting import OpenRun, RunFacts, SystemLine
 from recsmith.training.seams.system import ROWS, System
 
 if TYPE_CHECKING:
@@ -50,11 +50,12 @@ class Stashed(System):
         if settings.get("when") == "auto":
             said = fits_without(made)
             if said is not None:
-                told = f"rows: stashed is off: {said}"
+                text = f"rows: stashed is off: {said}"
                 step = made.step and replace(
                     made.step, embeddings_s=made.step.embeddings_s - copies_s(made.run, made.priced)
                 )
-                return replace(made, run=replace(made.run, rows="device"), step=step).telling(self.key, False, [told])
+                without = replace(made.run, rows="device")
+                return replace(made, run=without, step=step).with_lines(self.key, False, [text])
             settings = {**settings, "when": "always"}
         return replace(made, run=replace(made.run, rows={NAME: "stashed", **settings}))
 
@@ -90,13 +91,13 @@ class Stashed(System):
 
         return replace(step, embeddings_s=step.embeddings_s + copies_s(run, plan))
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """Bytes that are stashed, and predicted seconds of copying."""
         if not is_stashed(run):
             return ()
         from recsmith.training.systems.stash.bytes import stashed_line
 
-        return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told)),)
+        return (SystemLine(key=self.key, on=True, said=stashed_line(run, facts.plan, facts)),)
 
     def brought(self, job: "TrainingJob") -> Mapping[str, str]:
         """Bytes that were stashed, and seconds of copying."""

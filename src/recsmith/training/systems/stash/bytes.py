@@ -74,14 +74,14 @@ def copies_s(run: "Run", plan: Plan) -> float:
     return most / READ_PER_S + most / WRITTEN_PER_S
 
 
-def stashed_line(run: "Run", plan: Plan, told: RunFacts) -> str:
+def stashed_line(run: "Run", plan: Plan, facts: RunFacts) -> str:
     """Bytes that are stashed and freed, and seconds they take; and a note if all fits without stashing."""
-    rests, freed = resting_bytes(run, plan), max(each.freed for each in told.memory)
+    rests, freed = resting_bytes(run, plan), max(each.freed for each in facts.memory)
     copies = copies_s(run, plan)
-    time = "" if told.step is None else (
-        f"; copies take {format_time(copies)}, {copies / told.step.step_s:.0%} of a step")  # fmt: skip
+    time = "" if facts.step is None else (
+        f"; copies take {format_time(copies)}, {copies / facts.step.step_s:.0%} of a step")  # fmt: skip
     folder: Any = run.rows_named[1].get("folder")
-    spare = room_left(told.memory, plan)
+    spare = room_left(facts.memory, plan)
     needless = "" if spare is None else f"; it does not pay here, for all fits without: {spare}"
     return (
         f"rows: stashed: {format_size(int(rests.max()))} of the rank with most rest in a file of folder '{folder}' "

@@ -13,7 +13,7 @@ from recsmith._components import NAME, register
 from recsmith.embeddings import CompressionRule
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams.capabilities import Capabilities, PlainPart
-from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemLine
 from recsmith.training.seams.system import TABLES, System
 from recsmith.workloads.patterns import check_fit
 
@@ -92,12 +92,12 @@ class StoredSmaller(System):
 
         check_maps(run.model, Path(run.output))
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """A line on which tables are compressed, and by which method."""
         if not run.model.compression:
             return ()
         rules = ", ".join(f"{each.tables} by {each.method}" for each in run.model.compression)
-        return (SystemTold(key=self.key, on=True, said=f"compression: tables are stored smaller: {rules}"),)
+        return (SystemLine(key=self.key, on=True, said=f"compression: tables are stored smaller: {rules}"),)
 
 
 def _transforms(model: "RunModel", tables: Sequence["RunTable"]) -> dict[str, Any]:

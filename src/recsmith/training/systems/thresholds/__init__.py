@@ -76,7 +76,7 @@ class Thresholds(System):
         comms, lines = decided(made.comms, made.plan, made.numbers, steps, asked)
         on = isinstance(collectives_of(comms), Thresholded) and ranks > 1
         step = made.step if comms == made.comms else step_with(comms)
-        return replace(made, comms=comms, step=step).telling(self.key, on, lines)
+        return replace(made, comms=comms, step=step).with_lines(self.key, on, lines)
 
     def switches(self, run: "Run") -> Sequence[Switch]:
         """Offer to send half a per cent of dense gradients, priced and tried as steps after the warm-up."""

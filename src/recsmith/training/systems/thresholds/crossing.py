@@ -56,9 +56,9 @@ class Crossing:
         if not said or not isinstance(hook, DenseThresholds):
             return said
         warm = "" if hook.warm_up is None else " after a warm-up, which is counted"
-        told = changed_by(hook.settings.gain_s(cluster, all_.dense.of_numbers // all_.dense.steps))
+        gain = changed_by(hook.settings.gain_s(cluster, all_.dense.of_numbers // all_.dense.steps))
         wanted = f"{hook.settings.dense:.2%} of dense gradients was wanted{warm}"
-        return f"{said}; {wanted}; at that share steps were predicted to get {told} on the plan's links"
+        return f"{said}; {wanted}; at that share steps were predicted to get {gain} on the plan's links"
 
     def all_ranks(self) -> Crossed:
         """What all ranks have sent since the run began."""

@@ -56,7 +56,7 @@ def decided(
     before, after, work = settled.step_seconds(plan.cluster, numbers)
     share = f"{settled.dense:.2%}"
     calls = f", of which {format_time(CPU_S_PER_STEP)} are calls, however few the numbers"
-    told = (
+    text = (
         f"gradients of {numbers:,} dense numbers: {format_time(before)} of a step on the plan's links; where {share} "
         f"of them cross {format_time(after + work)}: {format_time(after)} on the links and {format_time(work)} to "
         f"choose and sum them{calls if plan.cluster.device.kind == 'cpu' else ''}"
@@ -66,13 +66,13 @@ def decided(
         saved = gain_of(before, after + work) if step_gain is None else step_gain(_named(settled))
         if not pays(saved):
             said = said_of(saved, "their time" if step_gain is None else NAMED["step"])
-            why = f"{told}, which {said}; so comms.dense, which is auto, sends all of them"
+            why = f"{text}, which {said}; so comms.dense, which is auto, sends all of them"
             return (made.columns if made.pooled is None else _named(replace(made, dense=None))), [why, *pooled]
     auto = f"comms.dense, which is auto, sends {share}, and " if made.dense == "auto" else ""
-    told += f"; so {auto}each step gets {changed_by(gain)}"
+    text += f"; so {auto}each step gets {changed_by(gain)}"
     if gain <= 0:
-        told += ", and dense: auto would send all"
-    return _named(settled), [told, *_early(settled, steps), *pooled]
+        text += ", and dense: auto would send all"
+    return _named(settled), [text, *_early(settled, steps), *pooled]
 
 
 def _columns(made: Thresholded, plan: Plan) -> list[str]:
@@ -122,13 +122,13 @@ def _early(settled: Thresholded, steps: int | None) -> list[str]:
             f"behind, steps 51 to 150 {next_}, and four epochs ended level ({measured}); comms.warm_up: loss brings "
             "these points back"
         ]
-    told = (
+    text = (
         f"quality: all gradients cross in a warm-up of {settled.warm_steps:,} steps or more, and fewer as the loss "
         f"levels off, so that no AUC was lost that showed ({measured})"
     )
     if steps is not None and steps <= settled.warm_steps:
-        told += f"; this run has {steps:,} steps, so the warm-up fills it and saves little or nothing"
-    return [told]
+        text += f"; this run has {steps:,} steps, so the warm-up fills it and saves little or nothing"
+    return [text]
 
 
 def _most(settled: Thresholded) -> float:

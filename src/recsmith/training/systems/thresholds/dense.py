@@ -203,14 +203,14 @@ def _counts(length: int, bucket: int, device: torch.device) -> list[int]:
     mine = torch.tensor([length, bucket], dtype=torch.int64, device=device)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(every, mine)
-    told: list[list[int]] = torch.stack(every).tolist()
-    odd = next((rank for rank, (_, other) in enumerate(told) if other != bucket), None)
+    counts: list[list[int]] = torch.stack(every).tolist()
+    odd = next((rank for rank, (_, other) in enumerate(counts) if other != bucket), None)
     if odd is not None:
         raise RecSmithError(
-            f"rank {odd} sums its {told[odd][1]:,}th bucket of gradients where this rank sums its {bucket:,}th; ranks "
-            "train different steps, as when a model of yours skips layers on some ranks"
+            f"rank {odd} sums its {counts[odd][1]:,}th bucket of gradients where this rank sums its {bucket:,}th; "
+            "ranks train different steps, as when a model of yours skips layers on some ranks"
         )
-    return [count for count, _ in told]
+    return [count for count, _ in counts]
 
 
 def encoded(places: Tensor, values: Tensor, size: int) -> Tensor:

@@ -58,7 +58,7 @@ class Sent:
             f"{kind}_all_bytes": self.of_bytes / self.steps,
         }
 
-    def told(self, kind: str) -> str:
+    def text(self, kind: str) -> str:
         """The share and bytes sent, as text. kind: of numbers."""
         sent, of = format_size(round(self.bytes / self.steps)), format_size(round(self.of_bytes / self.steps))
         return f"{self.share:.2%} of {kind} sent ({sent} of {of} a rank and step)"
@@ -91,4 +91,4 @@ class Crossed:
 
     def __str__(self) -> str:
         """What was sent, as text; '' if nothing was."""
-        return ", ".join(sent.told(name) for name, sent in self.kinds.values())
+        return ", ".join(sent.text(name) for name, sent in self.kinds.values())

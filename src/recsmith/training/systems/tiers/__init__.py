@@ -1,4 +1,4 @@
-"""Tables in files behind caches in memory: larger than memory, on CPU (Song et al., "MTrainS", 2023): docs/tiers.md.
+"""Tables in files behind caches in memory: larger than memory, on CPU (Kassa et al., "MTrainS", 2023): docs/tiers.md.
 
 shares.py says which tables are in files and how many of their rows in memory, price.py predicts their cost, and
 parts.py says what they exclude: none of them needs torch. rows.py is the row store, hits.py counts cache hits,
@@ -18,7 +18,7 @@ from recsmith.plans import Plan
 from recsmith.prediction.turns import forward_turn_s
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.seams.in_jobs import attached_in
-from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemLine
 from recsmith.training.seams.registry import batches_of_a_step
 from recsmith.training.seams.system import ROWS, System
 from recsmith.units import counted
@@ -81,13 +81,15 @@ class Tiers(System):
         rows += forward_turn_s(plan, before + rows) - forward_turn_s(plan, before)
         return replace(step, embeddings_s=max(0.0, step.embeddings_s - priced), rows_s=step.rows_s + rows)
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """Sizes in files and in memory, the predicted hit rate of lookups, and how long they wait."""
         from recsmith.training.systems.tiers.price import tiers_line
 
         if not is_tiered(run):
             return ()
-        return (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory, _batches(run, told))),)
+        return (
+            SystemLine(key=self.key, on=True, said=tiers_line(run, facts.plan, facts.memory, _batches(run, facts))),
+        )
 
     def steps_notes(self, run: "Run", source: "BatchSource", ranks: int) -> Sequence[str]:
         """A note if the profile of the static policy is longer than the run."""
@@ -175,9 +177,9 @@ class Tiers(System):
         )
 
 
-def _batches(run: "Run", told: RunFacts) -> int | None:
+def _batches(run: "Run", facts: RunFacts) -> int | None:
     """The number of batches of the whole run, or None if it is not known."""
-    return told.batches if run.steps is None else run.steps * batches_of_a_step(run)
+    return facts.batches if run.steps is None else run.steps * batches_of_a_step(run)
 
 
 def is_tiered(run: "Run") -> bool:

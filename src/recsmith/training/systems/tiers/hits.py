@@ -33,14 +33,14 @@ def lookups_of(job: TrainingJob) -> tuple[int, int]:
     return over_ranks(lookups, dist.ReduceOp.SUM), over_ranks(missed, dist.ReduceOp.SUM)
 
 
-def brought_line(job: TrainingJob, told: float | None) -> str:
-    """The hit rate of the whole job, and how long its steps waited. told: the predicted hit rate."""
+def brought_line(job: TrainingJob, predicted: float | None) -> str:
+    """The hit rate of the whole job, and how long its steps waited. predicted: the predicted hit rate."""
     rows: Any = job.sharded.rows
     lookups, missed = lookups_of(job)
     if not lookups:
         return "rows: tiered: no table was looked up through a cache: all are copied to every rank"
     share, steps = hit_share_of(lookups, missed), max(job.progress.step - job.progress.begun, 1)
-    before = "" if told is None else f"; {told:.1%} were predicted"
+    before = "" if predicted is None else f"; {predicted:.1%} were predicted"
     return (
         f"rows: tiered: {share:.1%} of lookups found a row in memory{before}; a step waited "
         f"{format_time(rows.waited_s() / steps)} for the others"

@@ -14,7 +14,7 @@ from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.training.seams.building import TablesAsked
-from recsmith.training.seams.predicting import OpenRun, SystemTold
+from recsmith.training.seams.predicting import OpenRun, SystemLine
 from recsmith.training.seams.system import TABLES, System
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TowerSystem(System):
 
         lines, made = tower_lines(run, source.schema), with_towers(run, source.schema)
         on = towers_of(made.model) is not None
-        return TablesAsked(made, told=tuple(SystemTold(key=self.key, on=on, said=line) for line in lines))
+        return TablesAsked(made, lines=tuple(SystemLine(key=self.key, on=on, said=line) for line in lines))
 
     def needs_step(self, run: "Run") -> bool:
         """Whether the run has towers: their step is predicted, and later systems decide by it."""

@@ -102,8 +102,8 @@ def tower_lines(run: Run, schema: DataSchema | None = None) -> list[str]:
         return []
     steps, why = outlook(run, schema)
     if found.ratio == "auto" and (steps is None or not steps.pays):
-        told = f"towers: {why}" if steps is None else str(steps)
-        return [f"{told}; so ratio auto leaves plain tables{_other_plan(steps)}"]
+        text = f"towers: {why}" if steps is None else str(steps)
+        return [f"{text}; so ratio auto leaves plain tables{_other_plan(steps)}"]
     return [f"towers: {why}" if steps is None else str(steps)]
 
 

@@ -58,7 +58,7 @@ class WarmStart(System):
             return made
         from recsmith.training.systems.warm_start.loading import matched
 
-        return made.telling(self.key, True, matched(made.run, made.parts, made.plan).lines)
+        return made.with_lines(self.key, True, matched(made.run, made.parts, made.plan).lines)
 
     def watched_before(self, run: "Run") -> tuple[Mapping[str, Raw], str] | None:
         """The states of watchers in the earlier training, and its path; None if the run starts from none."""

@@ -105,8 +105,8 @@ def _matched(
     more = [line for each in systems() if before for line in each.begins_with(before, run.model, tables, trained.path)]
     apart = [table for name in trained.apart(exported) if (table := table_of(name))]
     named = before and before.table_module
-    told = apart_line(apart, parsed(named, "table module")[0] if named else None)
-    return replace(match, lines=[_first_line(run, trained), *_not_ended(trained), *match.lines, *told, *more])
+    text = apart_line(apart, parsed(named, "table module")[0] if named else None)
+    return replace(match, lines=[_first_line(run, trained), *_not_ended(trained), *match.lines, *text, *more])
 
 
 def _not_ended(trained: Trained) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recsmith._components import register
 from recsmith.plans import Plan
-from recsmith.training.seams.predicting import RunFacts, SystemTold
+from recsmith.training.seams.predicting import RunFacts, SystemLine
 from recsmith.training.seams.registry import first_of, systems
 from recsmith.training.seams.system import WATCHER, System
 from recsmith.training.systems.watch.settings import ANOMALIES, watch_settings, watcher_spec
@@ -68,15 +68,15 @@ class Watch(System):
             return step
         return replace(step, trainer_s=step.trainer_s + watch_s_of(settings, plan, ranks))
 
-    def told(self, run: "Run", told: RunFacts) -> Sequence[SystemTold]:
+    def summary(self, run: "Run", facts: RunFacts) -> Sequence[SystemLine]:
         """The seconds that watching adds to a step, and which settings would take less."""
         from recsmith.training.systems.watch.cost import cost_line
 
         settings = watch_settings(run.watch)
-        if settings is None or told.step is None:
+        if settings is None or facts.step is None:
             return ()
-        line = cost_line(settings, told.plan, told.ranks, told.step.step_s)
-        return (SystemTold(key=self.key, on=True, said=line),)
+        line = cost_line(settings, facts.plan, facts.ranks, facts.step.step_s)
+        return (SystemLine(key=self.key, on=True, said=line),)
 
     def notes(self, run: "Run", source: "BatchSource", steps: int | None) -> Sequence[str]:
         """The step from which the watch can report problems, and whether it continues from an earlier state."""
@@ -88,12 +88,12 @@ class Watch(System):
         states, path = first_of(each.watched_before(run) for each in systems()) or ({}, "")
         state = states.get(ANOMALIES, {})
         problem = settings.why_anew(state, schema.labels)
-        told = [settings.told_from(steps, 0 if problem else state["signals"]["_looks"], path)]
+        lines = [settings.told_from(steps, 0 if problem else state["signals"]["_looks"], path)]
         if problem:
-            told += [f"begins anew: {problem}"] if state else []
+            lines += [f"begins anew: {problem}"] if state else []
         elif columns := settings.told_columns(state, schema.feature_names, schema.dense):
-            told.append(columns)
-        return [f"watch: {each}" for each in told]
+            lines.append(columns)
+        return [f"watch: {each}" for each in lines]
 
 
 SYSTEM = Watch()

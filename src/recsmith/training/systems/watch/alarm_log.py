@@ -38,15 +38,15 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
     events = logged(file, until=until)
     looks = [each for each in events if each["event"] == SIGNALS]
     lines = [each for each in events if each["event"] == "train"]
-    told = [each for each in events if each["event"] == ALARM]
+    raised = [each for each in events if each["event"] == ALARM]
     done = [each for each in events if each["event"] == "watcher"]
-    watched = bool(looks or told) or _was_watched(Path(folder))
+    watched = bool(looks or raised) or _was_watched(Path(folder))
     newest: dict[str, Any] = looks[-1] if looks else lines[-1] if lines else {}
     try:
         numbers = {
             name: float(value) for name, value in newest.items() if isinstance(value, int | float) and name != "step"
         }
-        alarms = _told(told, done) if watched else (*_judged(lines), *_told([], done))
+        alarms = _told(raised, done) if watched else (*_judged(lines), *_told([], done))
     except ODD as error:
         raise lacking(file, error) from None
     slow = slow_trainer_of_run(folder, until)
@@ -59,12 +59,12 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
 
 def told_line(folder: Path) -> str:
     """The alarms of a run so far, as a sentence."""
-    told = logged(folder / LOG, ALARM) if (folder / LOG).exists() else []
-    if not told:
+    alarms = logged(folder / LOG, ALARM) if (folder / LOG).exists() else []
+    if not alarms:
         return "watch: no alarm"
-    kinds = Counter(str(each["kind"]) for each in told)
+    kinds = Counter(str(each["kind"]) for each in alarms)
     named = ", ".join(f"{count} of {kind}" for kind, count in kinds.most_common())
-    return f"watch: {counted(len(told), 'alarm')}: {named}; the last one at step {told[-1]['step']:,}"
+    return f"watch: {counted(len(alarms), 'alarm')}: {named}; the last one at step {alarms[-1]['step']:,}"
 
 
 def _was_watched(folder: Path) -> bool:
@@ -75,10 +75,10 @@ def _was_watched(folder: Path) -> bool:
         return False
 
 
-def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
+def _told(alarms: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
     """Alarms that the job raised, each with the action that followed; then actions taken for other reasons."""
     left, found = list(done), list[RunAlarm]()
-    for each in told:
+    for each in alarms:
         then = next((event for event in left if _follows(event, each)), None)
         if then is not None:
             left.remove(then)
@@ -90,8 +90,8 @@ def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAl
 
 
 def _alarm(line: dict[str, Any], since: Any, kind: Any, done: Any) -> RunAlarm:
-    told = {"step": line["step"], "since": since, "kind": kind, "because": line["because"], "done": done}
-    return decode(RunAlarm, told, "an alarm")
+    values = {"step": line["step"], "since": since, "kind": kind, "because": line["because"], "done": done}
+    return decode(RunAlarm, values, "an alarm")
 
 
 def _follows(event: dict[str, Any], alarm: dict[str, Any]) -> bool:
@@ -113,8 +113,8 @@ def _judged(lines: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
                 continue
             value, usual = float(each[name]), series.detector.mean
             if series.add(value) is not None:
-                told = f"{name} is {value:.4g}, and was {usual:.4g} before ({series.last:.0f} robust deviations)"
-                because = with_cause(told, SIGNAL_OF.get(name, name), up=value > usual)
+                text = f"{name} is {value:.4g}, and was {usual:.4g} before ({series.last:.0f} robust deviations)"
+                because = with_cause(text, SIGNAL_OF.get(name, name), up=value > usual)
                 found.append(RunAlarm(step=each["step"], since=before, kind=name, because=because))
             before = each["step"]
     return tuple(found)

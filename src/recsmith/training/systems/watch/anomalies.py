@@ -149,8 +149,8 @@ class AnomalyWatcher(Watcher):
         raw, path = (self._raw, "") if self._raw is not None or self._before is None else self._before
         if raw is not None and (problem := self._go_on(raw, layout, path)):
             notes.append(f"begins anew: {problem}")
-        elif raw is not None and (told := wanted.told_columns(raw, layout.features, layout.dense)):
-            notes.append(told)
+        elif raw is not None and (columns_note := wanted.told_columns(raw, layout.features, layout.dense)):
+            notes.append(columns_note)
         self._raw = self._before = None
         for note in (wanted.told_from(job.total_steps, self.signals.looks, path or str(job.output)), *notes):
             job.log.say({"note": f"watch: {note}"})

@@ -105,12 +105,12 @@ def _show_series(
     judge = AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
     file = read_series(source, columns)
     period = _period(file.series, detector) if name == "seasonal" else None
-    told = list(zip(file.series, judged_series(file.series, detector, threshold), strict=True))
+    judged = list(zip(file.series, judged_series(file.series, detector, threshold), strict=True))
     learned = (
         f"by {name}: {judge.detector.warm:,} values teach it what is usual; scores above {judge.threshold:g} alarm"
     )
-    print_as(format_, lambda: series_report(file, told, learned), lambda: series_raw(file, told))
-    for each, alarms in told if name == "ensemble" and file.mixed is None else ():
+    print_as(format_, lambda: series_report(file, judged, learned), lambda: series_raw(file, judged))
+    for each, alarms in judged if name == "ensemble" and file.mixed is None else ():
         for said in () if isinstance(alarms, str) else hints_of(each, alarms, plain=detector == "ensemble"):
             note(said)
     if period is not None:

@@ -42,7 +42,7 @@ def cost_line(settings: WatchSettings, plan: Plan, ranks: int, step_s: float) ->
     less = {f"every: {2 * settings.every}": replace(settings, every=2 * settings.every)}
     if settings.sketch_every:
         less["sketch_every: 0"] = replace(settings, sketch_every=0)
-    told = " and ".join(
+    known = " and ".join(
         f"{name} would take {format_time(watch_s_of(each, plan, ranks))}" for name, each in less.items()
     )
-    return f"watch: takes {format_time(taken)} of a step, {taken / step_s:.0%} of one without it; {told}"
+    return f"watch: takes {format_time(taken)} of a step, {taken / step_s:.0%} of one without it; {known}"

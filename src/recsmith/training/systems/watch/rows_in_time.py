@@ -23,8 +23,8 @@ def too_few_rows(seen: Seen, samples: Batch, growth: TableGrowth, every: int) ->
     asks = growth.asks(seen.step, seen.job.total_steps) if rank == 0 else []
     gone = evicted_shares(seen.job)
     mine = [(each.table, each.because(seen.step, gone.get(each.table))) for each in asks]
-    told = gathered(mine, seen.job.agreement.group)[0]
-    return [Finding(step=seen.step, kind=ROWS, of=of, because=because) for of, because in told]
+    counts = gathered(mine, seen.job.agreement.group)[0]
+    return [Finding(step=seen.step, kind=ROWS, of=of, because=because) for of, because in counts]
 
 
 def growth_of(job: TrainingJob, every: int) -> TableGrowth | None:
