@@ -1,4 +1,4 @@
-"""The tables of advise.py: every switch and pair, told beside measured, and how often the advice was right."""
+"""The tables of advise.py: predicted and measured gains of every switch and pair, and how often advice was right."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,19 +9,25 @@ from recsmith.scoring.scores import mean_within
 Row = dict[str, Any]
 LEAST = 0.02  # of a step: gains below it are none
 CLOCKS = ("wall_s", "cpu_s")
+TITLES = {  # of the tables, by what the prediction was made from
+    "before": "Predicted before the job was measured",
+    "alone": "Predicted again, from the run alone",
+    "capture": "Predicted again, with a capture of the run as it is",
+}
 
 
 def show_tables(rows: Sequence[Row]) -> None:
-    """A table of all cells, and what was asked of the advice, by each clock; of each way in which it was told."""
+    """Print, for each kind of prediction, a table of all cells, and how good the advice is by each clock."""
     for way in dict.fromkeys(row.get("by", "before") for row in rows if "told" in row):
-        print(f"\n## told {way}\n")
+        print(f"\n## {TITLES[way]}\n")
         show_told(rows, {row["job"]: row for row in rows if "told" in row and row.get("by", "before") == way})
 
 
 def show_told(rows: Sequence[Row], jobs: Mapping[str, Row]) -> None:
-    """The same of one way: rows of what was told, by job."""
+    """Print the table and the answers for one kind of prediction. jobs: the row with the prediction, by job."""
     found = {clock: {name: gains_of(rows, name, told, clock) for name, told in jobs.items()} for clock in CLOCKS}
-    print("| job | change | advice | gain told | by the clock | CPU of the busiest rank | seeds |\n" + "|---" * 7 + "|")
+    print("| job | change | advice | predicted gain | by the clock | CPU of the busiest rank | seeds |")
+    print("|---" * 7 + "|")
     for name, told in jobs.items():
         for kind, cell in told["told"].items():
             wall, cpu = found["wall_s"][name].get(kind), found["cpu_s"][name].get(kind)
@@ -61,7 +67,7 @@ def shown(gains: Sequence[float]) -> str:
 
 
 def asked(jobs: Mapping[str, Row], found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
-    """How the advice did, in a sentence for each thing that was asked."""
+    """How good the advice is: one sentence for each question."""
     best, listed, regrets, likely, greedy = 0, 0, list[str](), list[str](), list[str]()
     signs, inside, errors = list[bool](), list[bool](), list[float]()
     for name, told in jobs.items():
@@ -92,20 +98,20 @@ def asked(jobs: Mapping[str, Row], found: Mapping[str, Mapping[str, Sequence[flo
                 errors.append(abs(cell["gain"] - mean) / abs(mean))
     nothing = jobs.get("nothing")
     return [
-        f"the first that is told to pay is best, or a named tie of the best, in {best} of {len(regrets)} jobs",
-        f"the first of the list, which pays or may, is best, or a named tie of the best, in {listed} of {len(regrets)}",
-        f"what is lost by taking what is told to pay in place of the best: {', '.join(regrets)} of a step",
-        f"and where none is, by taking the likeliest that the advice names: {', '.join(likely)}",
-        f"the sign is right in {share(signs)} cells whose interval leaves 0 out",
-        f"of those, gains are off by {statistics.median(errors):.0%} of themselves in the median" if errors
-        else "no cell has an interval that leaves 0 out",
-        f"measured gains are inside of the told interval in {share(inside)} cells",
-        f"the set that is told together is behind the best pair by {', '.join(greedy)}",
-        "where nothing pays, the advice says so" if nothing and nothing["first"] is None
-        else f"where nothing pays, the advice names {nothing['first'] if nothing else 'nothing yet'}",
+        f"the first change predicted to pay is the best, or a named tie of it, in {best} of {len(regrets)} jobs",
+        f"the first change that pays or may pay is the best, or a named tie of it, in {listed} of {len(regrets)} jobs",
+        f"lost by taking the first change predicted to pay instead of the best: {', '.join(regrets)} of a step",
+        f"the same, but taking the likeliest change that advice names if none is predicted to pay: {', '.join(likely)}",
+        f"the sign is right in {share(signs)} cells whose measured interval excludes 0",
+        f"the median relative error of the gain in these cells is {statistics.median(errors):.0%}" if errors
+        else "no cell has a measured interval that excludes 0",
+        f"the predicted and the measured interval overlap in {share(inside)} cells",
+        f"the combination that advice names is behind the best pair by {', '.join(greedy)}",
+        "if nothing pays, advice says so" if nothing and nothing["first"] is None
+        else f"if nothing pays, advice names {nothing['first'] if nothing else 'nothing yet'}",
     ]  # fmt: skip
 
 
 def share(some: Sequence[bool]) -> str:
-    """So many of all."""
+    """How many are True, of how many, with the percentage."""
     return f"{sum(some)} of {len(some)} ({sum(some) / len(some):.0%})" if some else "0 of 0"
