@@ -106,7 +106,7 @@ def test_rows_that_nothing_bounds_are_told() -> None:
             {"enable_embedding_update": True},
             {},
             "h100:4",
-            r"enable_embedding_update is True; it is of embedding",
+            r"enable_embedding_update is True; it belongs to embedding",
         ),
         ({"use_virtual_table": False}, {}, "h100:4", r"total_num_buckets is 10; only virtual tables read it"),
     ],

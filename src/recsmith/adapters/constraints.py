@@ -23,7 +23,7 @@ from recsmith.sharding import DEVICE_KERNELS, KERNEL_NAMES
 
 FIELDS: dict[str, FieldPolicy] = {
     "sharding_types": counted("a rule: the types that the table may have"),
-    "compute_kernels": counted("a rule: the kernels that the table may have, in the space or not"),
+    "compute_kernels": counted("a rule: the kernels that the table may have, even those that the space leaves out"),
     "min_partition": counted("a rule: no column piece is narrower"),
     "pooling_factors": counted("ids of a sample and feature"),
     "num_poolings": counted("poolings of a sample and feature"),
@@ -33,16 +33,16 @@ FIELDS: dict[str, FieldPolicy] = {
     "enforce_hbm": carried("True is counted too: the table gets no kernel with weights outside device memory"),
     "stochastic_rounding": carried("planning does not depend on it"),
     "bounds_check_mode": carried("planning does not depend on it"),
-    "feature_names": refused("they must be the table's own, in the order of the model; or leave them out"),
+    "feature_names": refused("they must be the table's own, in the order of the model; give these, or leave them out"),
     "output_dtype": carried("planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
-    "device_group": refused("it must be the kind of the cluster's devices; plan tables of other devices apart"),
-    "key_value_params": carried("kernel key_value alone reads them; planning counts its cache without their limits"),
-    "use_virtual_table": refused("it must say what the table's configuration says; or leave it out"),
+    "device_group": refused("it must be the kind of the cluster's devices; plan tables of other devices separately"),
+    "key_value_params": carried("only kernel key_value reads them; planning counts its cache without their limits"),
+    "use_virtual_table": refused("it must agree with the table's configuration; change it, or leave it out"),
 }  # fmt: skip
 
 CACHE_FIELDS: dict[str, FieldPolicy] = {
-    "load_factor": counted("a rule: the share that a cache keeps; carried too, or the planned one"),
-    "algorithm": carried("planning counts all alike"),
+    "load_factor": counted("a rule: the share of rows that a cache holds; carried too, unless the plan sets it"),
+    "algorithm": carried("planning counts all algorithms the same way"),
     "reserved_memory": carried("planning does not count it; keep memory free with reserve_bytes"),
     "precision": carried("planning counts the cache in the type of the weights"),
     "prefetch_pipeline": carried("planning counts no memory for it; keep some free with reserve_bytes"),

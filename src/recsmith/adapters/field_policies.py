@@ -93,21 +93,21 @@ _MERGE = "plan it with TorchRec's planner and put its entry into the plan"
 _PRUNES = f"it prunes rows in training, which is not counted; {_MERGE}"
 _FIXED = "its optimizer is part of it; use an EmbeddingBagCollection and apply_optimizer_in_backward"
 _ONE_HOST = "its tables and interaction belong on one host; leave its sharder out to plan its collections alone"
-_POOL = "it has no tables; put an ObjectPoolShardingPlan into the plan beside ours"
-_REMAPS = "row_wise only, as TorchRec shards it; what remaps its ids is kept free of tables on every device"
+_POOL = "it has no tables; put an ObjectPoolShardingPlan into the plan as well"
+_REMAPS = "row_wise only, as TorchRec shards it; memory to remap its ids is kept free on every device"
 
 MODULE_TYPES: dict[str, ModuleType] = {
     "EmbeddingBagCollection": ModuleType("planned", "pooled tables"),
     "EmbeddingCollection": ModuleType("planned", "sequence tables"),
     "FeatureProcessedEmbeddingBagCollection": ModuleType(
         "planned",
-        "as its weighted collection; its processors are dense parameters, which the reserve counts",
+        "like its weighted collection; its processors are dense parameters, which the reserve counts",
         "_embedding_bag_collection",
     ),
     "ManagedCollisionEmbeddingBagCollection": ModuleType("planned", _REMAPS, "_embedding_module"),
     "ManagedCollisionEmbeddingCollection": ModuleType("planned", _REMAPS, "_embedding_module"),
     "ManagedCollisionCollection": ModuleType(
-        "refused", "the sharder of the managed-collision collection around it shards it; leave its own sharder out"
+        "refused", "the sharder of the managed-collision collection around it shards it too; leave its own sharder out"
     ),
     "ITEPEmbeddingBagCollection": ModuleType("refused", _PRUNES),
     "ITEPEmbeddingCollection": ModuleType("refused", _PRUNES),
@@ -158,14 +158,16 @@ def remaps_ids(module: nn.Module) -> bool:
 
 
 _VIRTUAL = "only virtual tables read it; leave it out, or set use_virtual_table"
-_BESIDE = "virtual tables are beside the plan, row_wise by buckets of keys, in the kernel that their constraints name"
+_BESIDE = (
+    "virtual tables are not planned: they are row_wise by buckets of keys, in the kernel that their constraints name"
+)
 
 CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "num_embeddings": counted("rows"),
     "embedding_dim": counted("columns"),
     "name": counted("the table's name"),
-    "data_type": counted("fp32 and fp16; bf16 and int8, in which FBGEMM trains no tables, and others are refused"),
-    "feature_names": counted("what reads the table"),
+    "data_type": counted("fp32 and fp16; others are refused, also bf16 and int8, in which FBGEMM trains no tables"),
+    "feature_names": counted("the features that read the table"),
     "pooling": counted("sum and mean; sequences have none"),
     "weight_init_max": carried("planning does not depend on it"),
     "weight_init_min": carried("planning does not depend on it"),
@@ -173,11 +175,11 @@ CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "need_pos": carried("planning does not depend on it"),
     "input_dim": carried("planning does not depend on it"),
     "num_embeddings_post_pruning": carried("training shards all rows, and planning counts them"),
-    "stash_weights": carried("`stash_tables` sets it as a plan says; without one, weights count on the device"),
-    "total_num_buckets": carried("of virtual tables, whose keys ranks share by it; refused of others"),
+    "stash_weights": carried("`stash_tables` sets it as a plan says; without a plan, weights count on the device"),
+    "total_num_buckets": carried("of virtual tables: it divides their keys among ranks; refused for other tables"),
     "use_virtual_table": carried(_BESIDE),
-    "virtual_table_eviction_policy": carried("of virtual tables; refused of others"),
-    "enable_embedding_update": refused("it is of embedding caches, which are not planned; leave it out"),
+    "virtual_table_eviction_policy": carried("of virtual tables; refused for other tables"),
+    "enable_embedding_update": refused("it belongs to embedding caches, which are not planned; leave it out"),
 }  # fmt: skip
 OF_VIRTUAL = ("total_num_buckets", "virtual_table_eviction_policy")
 

@@ -39,15 +39,15 @@ def read_optimizer(optimizer: str | Enum) -> OptimizerName:
 
 
 _NUMBER = carried("a number of the optimizer; planning does not depend on it")
-_ONLY_LOGS = carried("it reports; planning does not depend on it")
+_ONLY_LOGS = carried("it is for reports only; planning does not depend on it")
 _UNCOUNTED = "planning counts no memory for it; keep some free with reserve_bytes"
-_A_COUNTER = carried("planning does not count the 4 to 8 bytes a row that it adds; use reserve_bytes")
+_A_COUNTER = carried("it adds 4 to 8 bytes a row, which planning does not count; use reserve_bytes")
 _SET_BY_TORCHREC = refused("TorchRec sets it from the tables, and a second value fails; leave it out")
 _UNPLANNED_OPTIMIZER = refused("its optimizer is not planned; leave it out")
-_RMSPROP_AR = carried("a number of an optimizer that is not planned; others do not read it")
+_RMSPROP_AR = carried("a number of an optimizer that is not planned; other optimizers do not read it")
 
 FUSED_PARAMS: dict[str, FieldPolicy] = {
-    "optimizer": counted("the optimizer and its state, where none is attached or given; unknown ones refused"),
+    "optimizer": counted("the optimizer and its state, if none is attached or passed; unknown ones are refused"),
     "learning_rate": _NUMBER, "eps": _NUMBER, "momentum": _NUMBER, "weight_decay": _NUMBER, "eta": _NUMBER,
     "beta1": _NUMBER, "beta2": _NUMBER, "gradient_clipping": _NUMBER, "max_gradient": _NUMBER, "max_norm": _NUMBER,
     "ar_alpha": _RMSPROP_AR, "ema_beta": _RMSPROP_AR, "min_shrinkage": _RMSPROP_AR,
@@ -55,10 +55,10 @@ FUSED_PARAMS: dict[str, FieldPolicy] = {
     "global_weight_decay": _A_COUNTER, "extra_optimizer_config": _A_COUNTER,
     "ensemble_mode": _UNPLANNED_OPTIMIZER, "emainplace_mode": _UNPLANNED_OPTIMIZER,
     "optimizer_state_dtypes": carried("planning counts states as fp32, which no type exceeds"),
-    "cache_load_factor": counted("a rule: the share that a cache keeps, where constraints give none"),
+    "cache_load_factor": counted("a rule: the share of rows that a cache holds, if constraints give none"),
     "enforce_hbm": counted("True is a rule: no kernel with weights in host memory; carried too"),
     "cache_sets": refused("it overrides the planned cache; give cache_load_factor instead"),
-    "cache_algorithm": carried("planning counts all alike"),
+    "cache_algorithm": carried("planning counts all algorithms the same way"),
     "cache_reserved_memory": carried("planning does not count it; keep memory free with reserve_bytes"),
     "cache_precision": carried("planning counts the cache in the type of the weights"),
     "prefetch_pipeline": carried(_UNCOUNTED), "multipass_prefetch_config": carried(_UNCOUNTED),
@@ -67,9 +67,9 @@ FUSED_PARAMS: dict[str, FieldPolicy] = {
     "output_dtype": carried("planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
     "stochastic_rounding": carried("planning does not depend on it"),
     "bounds_check_mode": carried("planning does not depend on it"),
-    "uvm_host_mapped": carried("planning counts host memory alike"),
-    "uvm_non_rowwise_momentum": carried("planning counts the states where the weights are"),
-    "use_experimental_tbe": carried("planning counts all kernels alike"),
+    "uvm_host_mapped": carried("planning counts host memory the same with and without it"),
+    "uvm_non_rowwise_momentum": carried("planning counts the states in the same memory as the weights"),
+    "use_experimental_tbe": carried("planning counts all kernels the same way"),
     "use_one_tbe_per_table": carried("planning counts the kernels as if tables shared them"),
     "tbe_input_multiplexer_config": _ONLY_LOGS, "record_cache_metrics": _ONLY_LOGS,
     "gather_uvm_cache_stats": _ONLY_LOGS, "stats_reporter_config": _ONLY_LOGS,
@@ -78,8 +78,8 @@ FUSED_PARAMS: dict[str, FieldPolicy] = {
     "embedding_specs": _SET_BY_TORCHREC, "feature_table_map": _SET_BY_TORCHREC, "pooling_mode": _SET_BY_TORCHREC,
     "weights_precision": _SET_BY_TORCHREC, "device": _SET_BY_TORCHREC, "table_names": _SET_BY_TORCHREC,
     "embedding_shard_info": _SET_BY_TORCHREC, "res_params": _SET_BY_TORCHREC,
-    "is_qr_tbe": refused("tables in two factors are not planned; leave it out"),
-    "preallocated_host_buffers": refused("buffers of one kernel cannot serve those of a plan; leave them out"),
+    "is_qr_tbe": refused("tables stored as two factors are not planned; leave it out"),
+    "preallocated_host_buffers": refused("buffers for one kernel do not fit the kernels of a plan; leave them out"),
 }  # fmt: skip
 
 UNKNOWN_KEY = refused("neither FBGEMM's fused kernels nor planning know the key; leave it out")
@@ -104,15 +104,15 @@ SETTINGS: dict[str, FieldPolicy] = {
     "qcomm_codecs_registry": counted("bytes of the all-to-alls, forward and backward"),
     "use_index_dedup": counted("equal ids of a rank are looked up once in sequence tables"),
     "sharded_module_order_overwrite": carried("planning does not depend on the order of kernels"),
-    "ebc_sharder": counted("its settings count as a sharder's own"),
-    "ec_sharder": counted("its settings count as a sharder's own"),
+    "ebc_sharder": counted("its settings are counted like a sharder's own"),
+    "ec_sharder": counted("its settings are counted like a sharder's own"),
     "mc_sharder": FieldPolicy(
         "carried", "remapped ids have no codec; the tables' codecs are those of the other sharder"
     ),
     "module_type": counted("which modules are planned"),
     "shardable_parameters": counted("which tables are planned"),
-    "sharding_types": counted("a rule, where a subclass overrides it"),
-    "compute_kernels": counted("a rule, where a subclass overrides it"),
+    "sharding_types": counted("a rule, if a subclass overrides it"),
+    "compute_kernels": counted("a rule, if a subclass overrides it"),
     "storage_usage": FieldPolicy(
         "refused", "planning counts memory itself; leave the override out, and use reserve_bytes"
     ),
