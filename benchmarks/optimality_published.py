@@ -58,7 +58,7 @@ def published(report: str) -> None:
     print("| | slowest rank (ms) | over the last row | above the mean |\n|---|---|---|---|")
     for name, value in (
         ("published", theirs.max()), ("auto", found.total_s * 1e3), ("RecSmith's bound", bound.value_s * 1e3),
-        ("row_wise tables and the dearest shard: no plan is below", _forced(evaluator) * 1e3),
+        ("row_wise tables and the most expensive shard: no plan is below", _forced(evaluator) * 1e3),
     ):  # fmt: skip
         print(
             f"| {name} | {value:.3f} | {value / _forced(evaluator) / 1e3 - 1:+.3%} | {value / theirs.mean() - 1:.1%} |"
