@@ -346,7 +346,7 @@ def limit(steps: int) -> None:
         rows = {"name": "stashed", "folder": str(folder / "rows")}
         whole = _trained(folder, "whole", "device", steps, None)
         room = whole.most - ACTIVATIONS // 3
-        print("| job | limit | ends | most held | step told | step | told / measured | weights |")
+        print("| job | limit | ends | most held | predicted step | measured step | predicted / measured | weights |")
         print("|---|---|---|---|---|---|---|---|")
         for label, what, found, told in (
             ("whole", "rows: device", whole, "none"),
