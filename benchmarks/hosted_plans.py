@@ -47,9 +47,7 @@ def make(folder: Path) -> None:
 
 def compare(before: Path, after: Path) -> None:
     """A row for each problem."""
-    print(
-        "| problem | kernels before | kernels after | step before, as told then | the same, as told now | step after |"
-    )
+    print("| problem | kernels before | kernels after | step before, predicted then | predicted now | step after |")
     print("|---|---|---|---|---|---|")
     for name in problems():
         file = f"{name.replace(', ', '-').replace(':', '-')}.json"

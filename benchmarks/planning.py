@@ -69,7 +69,7 @@ def main() -> None:
 
 def commands(paths: list[str]) -> None:
     """Seconds and CPU seconds of whole `recsmith plan` commands, in the median of RUNS."""
-    print("| tables | cluster | cost model | aimed at | seconds | CPU s | step | gap |")
+    print("| tables | cluster | cost model | aim | seconds | CPU s | step | gap |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         keep_bytecode(folder)

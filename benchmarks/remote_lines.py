@@ -81,7 +81,7 @@ def main() -> int:
     if arguments.run:
         losses = {title: trained(name) for title, name in PROGRAMS.items()}
         for title, found in losses.items():
-            print(f"{title}: {len(found)} losses told, the last of step {max(found)} is {found[max(found)]:.7f}")
+            print(f"{title}: {len(found)} losses reported, the last of step {max(found)} is {found[max(found)]:.7f}")
         assert losses["gRPC"] == losses["PyTorch RPC"], "the programs by hand must train the same to the bit"
     return 0
 
