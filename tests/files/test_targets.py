@@ -27,7 +27,7 @@ def test_an_input_is_refused_under_any_name_even_if_forced(
     os.link(tables, tmp_path / "twin")
     monkeypatch.chdir(tmp_path)
     for target in (str(tables), "tables.json", "./tables.json", "link", "twin"):
-        for word in (str(tables), "link", f"neural:{tables}", str(tmp_path)):
+        for word in (str(tables), "link", f"neural:{tables}", f"file://{tables}", str(tmp_path)):
             with pytest.raises(UsageError, match=INPUT):
                 check_target(target, inputs=["h100:8", None, word], kind=PLAN, force=True)
     check_target("other.json", inputs=[str(tables), "x" * 5000, "a\0b"], kind=PLAN)
@@ -105,6 +105,17 @@ def test_what_the_system_says_is_a_usage_error(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=rf"^cannot write .*{cause}"):
         check_target(target, kind=PLAN)
+
+
+def test_a_folder_that_cannot_be_locked_is_refused_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refusing(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refusing)
+    held = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(UsageError, match=f"cannot write '{tmp_path}': No locks available"), locked_folder(tmp_path):
+        pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == held
 
 
 def test_a_folder_made_for_a_run_that_wrote_nothing_is_removed_again(tmp_path: Path):

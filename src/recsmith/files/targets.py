@@ -64,9 +64,11 @@ def locked_folder(path: Path) -> Generator[None]:
         refuse_target(str(path), error)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
         os.close(folder)
-        raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
+        if isinstance(error, BlockingIOError):
+            raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
+        refuse_target(str(path), error)  # a file system without locks
     try:
         yield
     except BaseException:
@@ -121,7 +123,7 @@ def _files_of(argument: str) -> Iterator[Path | int]:
     if argument == STDIN:
         yield 0
         return
-    path = Path(argument.removeprefix(MODEL))
+    path = Path(argument.removeprefix(MODEL).removeprefix(HERE))
     yield path
     if is_folder(path):
         yield from path.iterdir()

@@ -21,6 +21,7 @@ from recsmith.plans.files import load_plan
 from recsmith.web.serving.edits import DraftChange, EditStep, PieceMove
 from recsmith.web.serving.folder import PlanFolder
 from recsmith.web.serving.folder_files import beside, default_folder
+from recsmith.web.serving.sessions import PlanShelf
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.web.serving.views import kept_plan, plan_summary
 
@@ -69,6 +70,15 @@ def test_names_notes_and_deletion_leave_the_address_as_it_is(folder: PlanFolder,
     assert (folder.get(key).card.name, folder.get(key).card.note) == ("the one we run", "since May")
     assert folder.draft(key).steps == MOVE.steps
     assert folder_of(folder.path).draft(key) == folder.draft(key)
+
+
+def test_a_plan_kept_in_memory_is_restored_with_its_draft(plan: recsmith.Plan):
+    shelf = PlanShelf(4, plan_summary)
+    key, other = (shelf.put(kept_plan(plan, "clicks", "by hand")) for _ in range(2))
+    shelf.keep_draft(key, MOVE)
+    shelf.drop(key)
+    shelf.keep_draft(other, MOVE)
+    assert shelf.draft(shelf.restore(key)).steps == MOVE.steps
 
 
 def test_a_deleted_plan_comes_back_beside_one_that_took_its_name(folder: PlanFolder, plan: recsmith.Plan):

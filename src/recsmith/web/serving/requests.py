@@ -11,7 +11,7 @@ from recsmith.errors import check_rules
 from recsmith.problems import Apart, PerRank, Space, TableRule, Together
 from recsmith.web.serving.edits import ProblemChanges
 
-LARGEST_SEED = 2**53  # integers up to it are exact in JavaScript
+LARGEST_SEED = 2**53  # integers below it are exact in JavaScript
 
 
 @noun
@@ -69,7 +69,8 @@ class SearchRequest:
             None if any(named) and not (self.plan and (self.workload or self.cluster))
             else "a search needs a workload and a cluster, or a plan alone; name one of the two",
             "start is the plan that a search begins with; name the plan" if self.start and not self.plan else None,
-            None if 0 <= self.seed < LARGEST_SEED else f"seed is {self.seed}; seeds are whole numbers from 0 to 2^53",
+            None if 0 <= self.seed < LARGEST_SEED
+            else f"seed is {self.seed}; seeds are whole numbers from 0 to 2^53 - 1",
         )  # fmt: skip
 
 

@@ -109,7 +109,8 @@ class PlanShelf:
     def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
         """Replace the draft that was changed; Refused (409) if it is no longer the stored one."""
         check_base(self.draft(key), change)
-        self.drafts = {each: draft for each, draft in self.drafts.items() if each in self.shelf.things}
+        there = self.shelf.things.keys() | self.gone.things.keys()  # a deleted plan is restored with its draft
+        self.drafts = {each: draft for each, draft in self.drafts.items() if each in there}
         self.drafts[key] = next_draft(change, self.get(key).plan.digest)
         return self.drafts[key]
 
