@@ -83,6 +83,8 @@ def test_whole_hosts_are_tried_that_divide_the_global_batch():
     assert {point.devices for point in found.points} <= {4, 8, 12, 24}
     with pytest.raises(UsageError, match="is no multiple of 4 devices"):
         sweep(WORK, device=cluster(local=4), global_batches=(6,), fewest_under_s=1.0, **FAST)
+    with pytest.raises(UsageError, match="batch of 10 samples is no multiple of 4 devices"):
+        sweep(WORK, device=cluster(local=4), global_batches=(8, 10), fewest_under_s=1.0, **FAST)
     with pytest.raises(UsageError, match="hosts have 4 and 8 devices; say which counts"):
         sweep(WORK, device=(cluster(local=4), "h100:8"), fewest_under_s=1.0, **FAST)
     with pytest.raises(UsageError, match="a step of 0 seconds cannot be"):

@@ -94,6 +94,17 @@ def test_the_rest_of_a_step_counts_and_where_a_job_trains_now_is_told(job: Fleet
     moved = fleet([replace(job, pool="fast", hosts=3)], POOLS).jobs[0]
     assert moved.way.pool == "cheap" or moved.way.hosts != 3
     assert "now on 3 hosts of fast, it would cost $" in moved.why
+    barred = fleet([replace(job, pool="fast", hosts=3, pools=("cheap",))], POOLS).jobs[0]
+    assert barred.why.endswith("now on 3 hosts of fast, which is none of its ways")
+    hurried = replace(job, pool="fast", hosts=1, pools=("fast",), deadline_h=between(job))
+    assert fleet([hurried], POOLS).jobs[0].why.endswith("now on 1 hosts of fast, it would be late there")
+
+
+def test_names_of_jobs_and_pools_are_their_own_without_files_too(job: FleetJob):
+    with pytest.raises(UsageError, match="'jobs' has two of a job called 'a'"):
+        fleet([job, replace(job, samples=2e11)], POOLS)
+    with pytest.raises(UsageError, match="'pools' has two of a pool called 'fast'"):
+        fleet([job], [*POOLS, POOLS[0]])
 
 
 def test_a_pool_is_not_overbooked_and_who_gives_way_is_told(job: FleetJob):

@@ -90,8 +90,12 @@ def test_a_plan_that_stashes_is_written_read_priced_and_planned_anew(tmp_path: A
     assert read == made
     assert simulate(read).placements == made.placements
     assert stash_of(read) == stash_of(made)
-    again = replan(made, cost_model="torchrec", iterations=2).result.plan
-    assert step_memory(again).schedule.fits
+    file = tmp_path / "rules.yaml"
+    file.write_text("schema: recsmith/constraints/1\nper_rank: [{max_tables: 100}]\n")
+    for rules in (None, file):
+        again = replan(made, constraints=rules, cost_model="torchrec", iterations=2).result.plan
+        assert step_memory(again).schedule.fits
+        assert stash_of(again) is not None
 
 
 def test_copies_that_dense_layers_hide_are_free_and_others_are_weighed():

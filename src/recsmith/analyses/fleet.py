@@ -8,6 +8,7 @@ Legend: J jobs, W options of all jobs.
 """
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import TypeVar
 
 from recsmith._install import SOLVER
@@ -169,8 +170,8 @@ def fleet(
         Infeasible: it is proved that a job fits nowhere in time, or that not all jobs fit together.
         MissingExtra: OR-Tools is not installed.
     """
-    asked = load_jobs(jobs) if not isinstance(jobs, Sequence) or isinstance(jobs, str) else tuple(jobs)
-    there = load_pools(pools) if not isinstance(pools, Sequence) or isinstance(pools, str) else tuple(pools)
+    asked = load_jobs(jobs) if isinstance(jobs, str | PathLike) else _named(tuple(jobs), "job", "jobs")
+    there = load_pools(pools) if isinstance(pools, str | PathLike) else _named(tuple(pools), "pool", "pools")
     _check_names(asked, there)
     solve = _solver()
     ways, left_out = _Ways(planner, model, on_way).of(asked, there)
@@ -184,7 +185,7 @@ def fleet(
         raise Infeasible(_too_much(late, asked, room))
     chosen, bound = found
     free = {name: hosts - sum(way.hosts for way in chosen if way.pool == name) for name, hosts in room.items()}
-    assigned = tuple(_assigned(way, in_time, free, asked) for way in sorted(chosen, key=lambda way: -way.dollars))
+    assigned = tuple(_assigned(way, ways, free, asked) for way in sorted(chosen, key=lambda way: -way.dollars))
     return Fleet(
         jobs=assigned, dollars=sum(way.dollars for way in chosen), bound=bound, free=free, ways=len(ways),
         left_out=tuple(left_out),
@@ -290,7 +291,8 @@ def _too_much(late: tuple[list[Way], float] | None, jobs: Sequence[FleetJob], ro
 def _assigned(way: Way, ways: Sequence[Way], free: dict[str, int], jobs: Sequence[FleetJob]) -> Assigned:
     """A job's chosen option, with its cheapest one and the reason for the choice."""
     job = next(each for each in jobs if each.name == way.job)
-    own = [each for each in ways if each.job == way.job]
+    planned = [each for each in ways if each.job == way.job]
+    own = [each for each in planned if _keeps_deadline(each, jobs)]
     cheapest = min(own, key=lambda each: (each.dollars, each.hosts))
     why = f"cheapest of its {len(own)} ways that end in time"
     if cheapest.dollars < way.dollars * (1 - 1e-9):
@@ -300,9 +302,12 @@ def _assigned(way: Way, ways: Sequence[Way], free: dict[str, int], jobs: Sequenc
             "with jobs that would lose more"
         )
     if job.pool is not None and (job.pool, job.hosts) != (way.pool, way.hosts):
-        now = next((each for each in own if (each.pool, each.hosts) == (job.pool, job.hosts)), None)
-        elsewhere = "would be late there" if now is None else f"would cost ${now.dollars:,.0f} there"
-        why += f"; now on {job.hosts} hosts of {job.pool}, it {elsewhere}"
+        now = next((each for each in planned if (each.pool, each.hosts) == (job.pool, job.hosts)), None)
+        if now is None:
+            there = "which is none of its ways"
+        else:
+            there = f"it would cost ${now.dollars:,.0f} there" if now in own else "it would be late there"
+        why += f"; now on {job.hosts} hosts of {job.pool}, {there}"
     return Assigned(way=way, cheapest=cheapest, why=why)
 
 

@@ -90,8 +90,8 @@ def whole_hosts(sources: Sequence[Cluster | Source], fixed: Fixed, sizes: Sequen
         raise UsageError(f"hosts have {' and '.join(map(str, per_host))} devices; say which counts to try (--devices)")
     counts = [hosts * per_host[0] for hosts in range(1, HOSTS + 1)]
     found = [each for each in counts if fixed == "batch_size" or not any(size % each for size in sizes)]
-    if not found:
-        _check_divides(min(sizes), counts[:1])
+    for size in () if found else sizes:
+        _check_divides(size, counts[:1])
     return found
 
 

@@ -178,10 +178,11 @@ def _for_other_tables(constraints: Constraints, tables: list[str]) -> Constraint
 
 
 def _given(constraints: Constraints | Source, old: Constraints) -> Constraints:
-    """The given constraints; a file states neither memory accounting nor exactness, which the old plan provides."""
+    """The given constraints; what a file cannot state is the old plan's: memory accounting, exactness, stashing."""
     if isinstance(constraints, Constraints):
         return constraints
-    return replace(problems.load_constraints(constraints), memory=old.memory, keep_exact=old.keep_exact)
+    given = problems.load_constraints(constraints)
+    return replace(given, memory=old.memory, keep_exact=old.keep_exact, stash=old.stash)
 
 
 def _share(text: str) -> float:
