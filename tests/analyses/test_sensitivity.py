@@ -118,3 +118,5 @@ def test_placements_outside_of_the_space_are_priced():
 def test_draws_and_distance_are_checked(words: dict[str, Any]):
     with pytest.raises(UsageError, match="draws start at 1, off lies in 0"):
         sensitivity(PLAN, **words)
+    with pytest.raises(UsageError, match="seed is -1"):
+        sensitivity(PLAN, seed=-1)

@@ -217,7 +217,13 @@ def test_csv_has_a_line_for_each_point(tables: Path):
 
 @pytest.mark.parametrize(
     ("name", "words", "is_csv"),
-    [("s.json", (), False), ("s.csv", (), True), ("s.txt", ("--format", "csv"), True), ("s", (), False)],
+    [
+        ("s.json", (), False),
+        ("s.csv", (), True),
+        ("S.CSV", (), True),
+        ("s.txt", ("--format", "csv"), True),
+        ("s", (), False),
+    ],
 )
 def test_o_writes_the_points_and_the_table_is_printed(
     tables: Path, tmp_path: Path, name: str, words: tuple[str, ...], is_csv: bool

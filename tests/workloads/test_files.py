@@ -19,6 +19,7 @@ from recsmith.workloads import (
     Workload,
     builtins,
     load_workload,
+    save_workload,
     workload_from_raw,
     workload_to_raw,
 )
@@ -204,6 +205,13 @@ def test_an_unknown_name_gets_the_nearest_built_in():
 def test_csv_needs_a_batch_size(tmp_path: Path):
     with pytest.raises(UsageError, match="CSV, which has no place for the batch size; add --batch-size"):
         load(tmp_path, "w.csv", CSV)
+
+
+def test_csv_may_be_named_in_capitals(tmp_path: Path):
+    made = load(tmp_path, "W.CSV", CSV, batch_size=64, optimizer="adam")
+    assert made == load(tmp_path, "w.csv", CSV, batch_size=64, optimizer="adam")
+    with pytest.raises(UsageError, match="a workload is written as JSON"):
+        save_workload(made, tmp_path / "W.CSV")
 
 
 def test_csv_is_trained_by_sgd_unless_an_optimizer_is_given(tmp_path: Path):

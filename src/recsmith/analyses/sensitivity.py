@@ -18,7 +18,7 @@ from recsmith._types import Floats, Ints, noun
 from recsmith.costs import CostModel, Evaluator, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.sequence_rows import sequence_seconds
-from recsmith.errors import UsageError
+from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Footprint, Problem, footprint_of, problem_holding, problem_of, sum_per_group
@@ -55,7 +55,7 @@ def sensitivity(
     """How much a plan's cost depends on its pooling factors, under a cost model (the plan's own by default).
 
     Raises:
-        UsageError: fewer than one draw, or `off` outside of 0 .. 1.
+        UsageError: fewer than one draw, `off` outside of 0 .. 1, or a seed below 0.
     """
     plan = load_plan(plan)
     problem = problem_holding(problem_of(plan), plan.placements)
@@ -77,6 +77,7 @@ def spreads_of(
     """The spreads of several plans of one problem; distinct pieces are priced once per draw, several draws at once."""
     if draws < 1 or not 0 <= off <= 1:
         raise UsageError(f"sensitivity of {draws} draws that are off by {off}: draws start at 1, off lies in 0 .. 1")
+    check_rules(outside("seed", seed, 0, LARGEST_SEED))
     used, plans = _in_use(problem, footprints)
     factors, features = _factors(used, draws, off, seed), _features(used)
     at_once = max(1, PIECES_AT_ONCE // plans.pieces.shape[1])

@@ -203,7 +203,7 @@ def _print(found: Any, output: str | None, format_: str) -> None:
 
 
 def _is_csv(output: str, format_: str) -> bool:
-    return format_ == "csv" or output.endswith(".csv")
+    return format_ == "csv" or output.lower().endswith(".csv")
 
 
 def _end(found: Any) -> None:

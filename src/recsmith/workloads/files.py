@@ -78,7 +78,7 @@ def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workloa
     if report is not None:
         return torchrec_report.read(report, source)
     refuse_log(text, source, "schema")
-    if source.endswith(".csv"):
+    if source.lower().endswith(".csv"):
         return workload_from_raw(_csv_to_raw(text, source, batch_size, optimizer), source)
     return workload_from_raw(files.parse(text, source), source)
 
@@ -131,7 +131,7 @@ def save_workload(workload: Workload, target: Source) -> None:
         UsageError: the target ends in .csv, which readers would take for CSV, or cannot be written.
     """
     target = files.source_text(target, "an output")
-    if target.endswith(".csv"):
+    if target.lower().endswith(".csv"):
         raise UsageError(f"cannot write '{target}': a workload is written as JSON; name the file .json")
     files.write_text(target, files.dump_json(workload_to_raw(workload)))
 

@@ -193,7 +193,7 @@ def refuse_log(text: str, source: str, keys: str) -> None:
     """
     if source.endswith(_LOG_NAMES):
         is_json = text.lstrip()[:1] == "{"
-    elif len(text) > _LARGE and not source.endswith((".csv", ".json")) and text.lstrip()[:1] != "{":
+    elif len(text) > _LARGE and not source.lower().endswith((".csv", ".json")) and text.lstrip()[:1] != "{":
         is_json = False
     else:
         return
