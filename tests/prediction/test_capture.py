@@ -75,6 +75,11 @@ def test_a_command_that_fails_says_so(tmp_path: Path):
         capture_command(tmp_path / "trace", [sys.executable, "-c", "raise SystemExit(3)"], CaptureSettings())
     with pytest.raises(UsageError, match="cannot start"):
         capture_command(tmp_path / "trace", [str(tmp_path / "nothing")], CaptureSettings())
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "rank-0.about.json").write_text("{}")
+    with pytest.raises(UsageError, match="cannot start"):
+        capture_command(tmp_path / "old", [str(tmp_path / "nothing")], CaptureSettings(), force=True)
+    assert (tmp_path / "old" / "rank-0.about.json").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"holds 'notes\.txt'"):

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shutil import which
 
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError, check_rules
@@ -95,6 +96,8 @@ def capture_command(folder: Path, command: Sequence[str], settings: CaptureSetti
         UsageError: the folder is not empty, or the command cannot be started.
         RecSmithError: the command failed, or ended before all steps were captured.
     """
+    if which(command[0]) is None:  # before an earlier capture is removed
+        raise UsageError(f"cannot start '{command[0]}': no such command; give a command after --")
     _prepare(folder, force)
     encoded = dump_json({"folder": str(folder.resolve()), **asdict(settings)})
     places = [str(Path(__file__).parent / "injected"), *filter(None, [os.environ.get("PYTHONPATH")])]

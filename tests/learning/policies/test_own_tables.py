@@ -42,6 +42,9 @@ def jobs(tmp_path: Path) -> Path:
 def test_tables_of_workloads_plans_and_runs_count_once_each(jobs: Path):
     found = own_tables(str(jobs))
     assert sorted(table.num_embeddings for table in found) == [1000 + number for number in range(14)]
+    (jobs / "MORE.CSV").write_text("name,num_embeddings,embedding_dim,pooling_factor\na,2000,8,1\n")
+    own_tables.cache_clear()
+    assert len(own_tables(str(jobs))) == 15
     for table in found:
         [feature] = table.features
         assert (table.embedding_dim, table.pooling, table.data_type) == (128, "sum", "fp32")

@@ -56,7 +56,7 @@ def _files(source: str) -> Iterator[str]:
     if not path.is_dir():
         yield str(path)
         return
-    inside = [each for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file()]
+    inside = [each for each in path.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file()]
     of_runs = [each / "plan.json" for each in path.iterdir() if (each / "plan.json").is_file()]
     if not inside and not of_runs:
         raise UsageError(
@@ -67,7 +67,7 @@ def _files(source: str) -> Iterator[str]:
 
 
 def _workload(file: str) -> Workload:
-    if file.endswith(".csv"):
+    if file.lower().endswith(".csv"):
         return load_workload(file, batch_size=ANY_BATCH)
     if file.endswith(".json") and str(parse(read_text(file), file).get("schema", "")).startswith(PLAN):
         return load_plan(file).workload
