@@ -52,7 +52,7 @@ def test_a_job_whose_disk_is_gone_goes_on_from_the_store_to_the_same_bits(store:
 def test_what_a_store_refuses_is_told_before_a_step_and_later_ones_train_on(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    run, lines = a_job(tmp_path, Checkpointing(every=5, publish=f"{store.at}/jobs/a")), list[str]()
+    run, lines = a_job(tmp_path, Checkpointing(every=4, publish=f"{store.at}/jobs/a")), list[str]()
     with pytest.raises(UsageError, match=r"cannot write 's3://no-such-bucket/jobs/.*there is no such bucket or object"):
         train(replace(run, checkpoint=Checkpointing(publish="s3://no-such-bucket/jobs")))
     store.put("jobs/a/published.json", b"{}")
@@ -65,7 +65,7 @@ def test_what_a_store_refuses_is_told_before_a_step_and_later_ones_train_on(
         monkeypatch.setenv("RECSMITH_STORE_PATIENCE", "0.2")
         train(run, on_progress=lambda message: lines.append(str(message)))
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{store.server}")
-    told = [line for line in lines if "no checkpoint of step 5: it is in" in line]
+    told = [line for line in lines if "the checkpoint of step 4 was not published: it is in" in line]
     assert len(told) == 1
     assert "the connection to the store was cut off" in told[0]
     assert any("the model was not published" in line for line in lines)

@@ -60,6 +60,7 @@ class Checkpoints:
         self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of the writing thread
         self._publisher: Any = None
+        self._unpublished: str | None = None  # a line about the newest checkpoint, if the store refused it
         self._after = ThreadPoolExecutor(1)  # runs what follows a background checkpoint
         if dist.get_rank() == 0:
             try:
@@ -97,36 +98,45 @@ class Checkpoints:
             future: Any = async_save(
                 state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=stager
             )
-            self._pending = self._after.submit(self._published_after, future, partial), partial, size
+            self._pending = self._after.submit(self._publish_after, future, partial), partial, size
             return None
         try:
             save(state, checkpoint_id=partial / STATE)
         except (CheckpointException, OSError, RuntimeError) as error:
             return self._give_up(partial, self._refused(error, size))
-        problem = self._published(partial, self.agreement.group)
+        self._publish(partial, self.agreement.group)
         self._complete(partial)
-        return problem
+        return None
 
     def publish_model(self, folder: Path) -> str | None:
         """Upload the trained model to the store, if the run asks for it; returns what went wrong, in words."""
         return self._publisher and self._publisher.publish(folder, folder.name, self.agreement.group)
 
-    def _published(self, partial: Path, group: Any) -> str | None:
-        """Upload a checkpoint to the store, if the run asks for it; returns what went wrong, in words."""
-        if self._publisher is None:
-            return None
-        problem = self._publisher.publish(partial, partial.name.removesuffix(PARTIAL), group)
-        return problem and f"it is in '{self.folder}' alone, for {problem}"
+    def unpublished(self) -> str | None:
+        """A line about the newest checkpoint, once, if it is complete in the folder and the store refused it."""
+        said, self._unpublished = self._unpublished, None
+        return said
 
-    def _published_after(self, written: Future[Any], partial: Path) -> str | None:
+    def _publish(self, partial: Path, group: Any) -> None:
+        """Upload a checkpoint to the store, if the run asks for it."""
+        if self._publisher is None:
+            return
+        name = partial.name.removesuffix(PARTIAL)
+        if problem := self._publisher.publish(partial, name, group):
+            step = int(name.removeprefix("step-"))
+            self._unpublished = (
+                f"the checkpoint of step {step:,} was not published: it is in '{self.folder}' alone, for {problem}"
+            )
+
+    def _publish_after(self, written: Future[Any], partial: Path) -> None:
         """Upload a checkpoint once it is written, in a thread of its own."""
         written.result()
-        return self._published(partial, self._writers)
+        self._publish(partial, self._writers)
 
     def poll(self) -> None:
         """Complete a background checkpoint once it is written; only rank 0 has to."""
         pending = self._pending
-        if pending is not None and pending[0].done() and not (pending[0].exception() or pending[0].result()):
+        if pending is not None and pending[0].done() and not pending[0].exception():
             self._complete(pending[1])
             self._pending = None
 
@@ -140,7 +150,7 @@ class Checkpoints:
         if error is not None:
             return self._give_up(partial, self._refused(error, size))
         self._complete(partial)
-        return future.result()
+        return None
 
     def random_states(self) -> dict[int, Raw]:
         """The states of random number generators that this rank writes, by rank."""

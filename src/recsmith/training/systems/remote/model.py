@@ -134,6 +134,9 @@ class RemoteCheckpoints:
     def publish_model(self, _: Path) -> None:
         """Do nothing: a run with servers refuses `checkpoint.publish`."""
 
+    def unpublished(self) -> None:
+        """Nothing, for the same reason."""
+
     def poll(self) -> None:
         """Do nothing: `save` returns after the servers have written."""
 
