@@ -240,7 +240,7 @@ def _done(
     """Carry out the wishes other than saving and evaluating, and log that; returns why the loop is left, or None."""
     job = models.job
     saved = "saved" if job.progress.saved == job.progress.step else "the run has no checkpoint"
-    left_by: Wish | str | None = END if END in asked else None
+    left_by: Wish | str | None = END if END in asked else asked.get("stop")
     for what, wish in asked.items():
         if wish is None:
             continue

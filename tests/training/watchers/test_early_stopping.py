@@ -53,6 +53,17 @@ def test_training_ends_when_scores_are_good_enough():
     assert asked({"patience": None, "target": 0.8}, [0.9, 0.79], "ne")[1] is not None
 
 
+def test_an_end_that_a_roll_back_dropped_is_asked_for_again():
+    from recsmith.training.watchers.early_stopping import EarlyStopping
+    from recsmith.training.watchers.protocol import SeenScores
+
+    watcher = EarlyStopping(score="auc", target=0.8, keep_best=False)
+    seen = SeenScores(1, Scores(samples=9, logloss=None, ne=None, calibration=None, auc=0.9), cast(Any, None))
+    assert [watcher.look_at_scores(seen) is None for _ in range(2)] == [False, True]
+    watcher.leave()
+    assert watcher.look_at_scores(seen) is not None
+
+
 def test_a_job_ends_early_and_its_best_model_is_kept(tmp_path: Path):
     watcher = {"name": "early_stopping", "patience": 2, "least": 1.0}  # nothing is so much better than the first
     run = a_run(

@@ -17,7 +17,7 @@ from recsmith.testing.watchers import WatcherContract, seen
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.job.agreement import Wish
 from recsmith.training.launch.dry_run import described
-from recsmith.training.watchers import Watchers, watcher_of
+from recsmith.training.watchers import Watchers, loss_guard, watcher_of
 from recsmith.training.watchers.capture import CaptureWatcher
 from recsmith.training.watchers.functions import FunctionWatcher
 from recsmith.training.watchers.loss_guard import LossGuard
@@ -267,11 +267,24 @@ def test_a_job_that_a_signal_ends_at_its_last_step_is_judged_and_before_it_goes_
 
 def test_training_stops_well_where_a_watcher_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
-    watcher = {"name": f"{HERE}:Asks", "wishes": {"1": "stop"}, "rank": 0}
+    watcher = {"name": f"{HERE}:Asks", "wishes": {"1": "stop", "2": "replan"}, "rank": 0}
     result = train(a_run(tmp_path / "out", watcher, checkpoint=None))
     assert (result["step"], result["complete"]) == (16, True)
     assert (tmp_path / "out/model/card.json").exists()
-    assert [each["done"] for each in events(tmp_path / "out", "watcher")] == ["training ends"]
+    assert [each["done"] for each in events(tmp_path / "out", "watcher")] == ["training ends"] * 2
+
+
+def test_each_loss_that_is_not_finite_is_told_with_its_own_step_after_a_roll_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_guard, "keep", lambda step, *_: f"step {step}")  # pyright: ignore
+    guard, told = LossGuard(then="roll_back"), list[str]()
+    for step in (7, 12):
+        at = seen(step, tmp_path)
+        at.outcome.loss.fill_(float("nan"))
+        told += [wish.because for wish in (guard.look(at), guard.look(at)) if wish]
+        guard.leave()
+    assert told == ["step 7"] * 2 + ["step 12"] * 2
 
 
 def test_what_is_refreshed_after_an_evaluation_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

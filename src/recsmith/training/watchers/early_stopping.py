@@ -93,6 +93,10 @@ class EarlyStopping(Watcher):
             return f"{self.score} on test data got no better in {self.since} evaluations; {best}"
         return None
 
+    def leave(self) -> None:
+        """Request the end anew if it is still due: a roll-back drops the wishes of steps that are trained again."""
+        self._asked = False
+
     def to_raw(self) -> Raw:
         """The best score so far, its step, and the evaluations since."""
         return {"best": self.best, "best_step": self.best_step, "since": self.since}

@@ -41,8 +41,8 @@ class LossGuard(Watcher):
         return self._checked(self._newest, seen.job.output)
 
     def leave(self) -> None:
-        """Forget the newest step, which is trained again or was checked."""
-        self._newest = None
+        """Forget the newest step, which is trained again or was checked, and the batch of an earlier roll-back."""
+        self._newest = self._kept = None
 
     def _checked(self, step: tuple[int, torch.Tensor, Place] | None, output: Path) -> Wish | None:
         """The wish if the loss of a step is not finite."""
