@@ -177,6 +177,25 @@ class CountsModels(Watcher):
         return Wish("roll_back", "it is step 9")
 
 
+class FailsToWrite(Watcher):
+    """Has the first checkpoint fail after training goes on."""
+
+    def look(self, seen: Seen) -> None:
+        """Do so at step 1."""
+        from concurrent.futures import Future
+
+        from recsmith.training.job import checkpoints
+
+        def fails(*_: Any, **__: Any) -> Any:
+            checkpoints.async_save = made
+            failed = Future[Any]()
+            failed.set_exception(OSError("No space left on device"))
+            return failed
+
+        if seen.step == 1:
+            made, checkpoints.async_save = checkpoints.async_save, fails
+
+
 class Fails(Watcher):
     """Refuses all that was trained, at the end. ended: the step at which the job is asked to end, too."""
 
@@ -320,6 +339,18 @@ def test_a_model_has_left_memory_when_the_next_one_is_made(tmp_path: Path, monke
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     train(a_run(tmp_path / "out", f"{HERE}:CountsModels", ranks=1, steps=24, checkpoint=Checkpointing(every=8)))
     assert (tmp_path / "out/in-memory").read_text() == "False"
+
+
+def test_a_checkpoint_that_fails_later_does_not_keep_the_next_one_from_being_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    background = Checkpointing(every=4, background=True, keep=9)
+    train(a_run(tmp_path / "out", f"{HERE}:FailsToWrite", ranks=1, steps=12, checkpoint=background))
+    assert sorted(each.name for each in (tmp_path / "out/checkpoints").iterdir()) == ["step-00000008", "step-00000012"]
+    problems = {each["step"]: each.get("problem", "") for each in events(tmp_path / "out", "checkpoint")}
+    assert (problems[4], problems[12]) == ("", "")
+    assert problems[8].startswith("the checkpoint before that of step 8 failed: the disk of ")
 
 
 def test_a_mistake_of_a_watcher_is_told_with_its_name(tmp_path: Path) -> None:

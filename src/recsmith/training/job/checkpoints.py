@@ -60,7 +60,9 @@ class Checkpoints:
         self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of the writing thread
         self._publisher: Any = None
-        self._unpublished: str | None = None  # a line about the newest checkpoint, if the store refused it
+        self._unpublished: str | None = (
+            None  # a line: the store refused a checkpoint, or one failed later
+        )
         self._after = ThreadPoolExecutor(1)  # runs what follows a background checkpoint
         if dist.get_rank() == 0:
             try:
@@ -82,9 +84,8 @@ class Checkpoints:
 
         In the background, only failures before training goes on can be returned here, and the rest by `finish`.
         """
-        problem = self.finish()
-        if problem is not None:
-            return problem
+        if failed := self.finish():
+            self._unpublished = f"the checkpoint before that of step {progress['step']:,} failed: {failed}"
         target = self.folder / step_name(progress["step"])
         partial = target.with_name(target.name + PARTIAL)
         job.rows.flush()
@@ -113,7 +114,7 @@ class Checkpoints:
         return self._publisher and self._publisher.publish(folder, folder.name, self.agreement.group)
 
     def unpublished(self) -> str | None:
-        """A line about the newest checkpoint, once, if it is complete in the folder and the store refused it."""
+        """A line, once, if the store refused a checkpoint that is complete in the folder, or if one failed later."""
         said, self._unpublished = self._unpublished, None
         return said
 
