@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,41 @@ def test_on_a_full_disk_what_is_there_stays_and_a_found_plan_waits_for_room(fold
     assert folder.unwritten() == ()  # there is room again
     assert folder.listing().plans[1].unwritten == ""
     assert folder_of(folder.path).get(waiting).plan == plan
+
+
+def test_a_plan_that_waits_for_room_keeps_its_id_and_can_be_named(folder: PlanFolder, plan: recsmith.Plan):
+    with no_room():
+        key = folder.put(kept_plan(plan, "clicks", "first"))
+        folder.change(key, "found at night", "a note")
+        assert folder.get(key).card.note == "a note"
+        with pytest.raises(Refused, match="cannot be written") as caught:
+            folder.keep_draft(key, MOVE)
+        assert caught.value.status == 507
+    other = folder.put(kept_plan(plan, "clicks", "second"))
+    assert [folder.get(each).card.origin for each in (key, other)] == ["first", "second"]
+    assert folder_of(folder.path).get(key).name == "found at night"
+    assert folder.keep_draft(key, MOVE).done == 1
+
+
+def test_a_draft_that_the_system_does_not_read_counts_as_damaged(folder: PlanFolder, plan: recsmith.Plan):
+    key = folder.put(kept_plan(plan, "clicks", "first"))
+    (folder.path / f"{key}.draft.json").mkdir()
+    assert folder.draft(key).version == "damaged"
+    assert folder.keep_draft(key, replace(MOVE, base="damaged")).done == 1
+
+
+def test_a_draft_takes_the_lock_of_plans_in_memory_before_the_turn_as_who_writes_these(
+    folder: PlanFolder, plan: recsmith.Plan, monkeypatch: pytest.MonkeyPatch
+):
+    key, read, turns = folder.put(kept_plan(plan, "clicks", "first")), folder._plan, list[int]()
+
+    def read_plan(path: Path) -> recsmith.Plan:
+        turns.append(folder.turn.depth)
+        return read(path)
+
+    monkeypatch.setattr(folder, "_plan", read_plan)
+    assert folder.keep_draft(key, MOVE).plan == plan.digest
+    assert turns == [0]
 
 
 WRITER = """

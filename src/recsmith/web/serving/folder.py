@@ -6,7 +6,7 @@ once. A file's content is cached as long as the file stays unchanged. folder_fil
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ from recsmith.web.serving.answers import DeletedPlan, PlanSummary, UnreadFile
 from recsmith.web.serving.edits import DraftChange, HandDraft, next_draft
 from recsmith.web.serving.folder_files import CARD, DELETED, DRAFT, PLAN, beside
 from recsmith.web.serving.kept_plans import KeptPlan, Listing, PlanCard, check_base, moment, no_plan, slug
-from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.settings import Refused, Settings
 from recsmith.web.serving.uploads import read_upload
 
 KEPT_SCHEMA, DRAFT_SCHEMA = "recsmith/kept/1", "recsmith/draft/1"
@@ -143,16 +143,17 @@ class PlanFolder:
         stem = slug(kept.name)
         try:
             with self.turn():
-                return self._put(stem, kept)
+                return self._put((name for name in _numbered(stem) if name not in self.waiting), kept)
         except RecSmithError as error:
             with self.lock:
                 key = next(key for key in _numbered(stem) if key not in self.waiting and self._is_free(key))
                 self.waiting[key] = replace(kept, unwritten=str(error))
             return key
 
-    def _put(self, stem: str, kept: KeptPlan) -> str:
+    def _put(self, names: Iterable[str], kept: KeptPlan) -> str:
+        """Write a plan under the first of these names that is free."""
         text = dump_json(plan_to_raw(kept.plan))
-        for name in _numbered(stem):
+        for name in names:
             path = self.path / f"{name}{PLAN}"
             if not self._is_free(name):
                 continue
@@ -175,7 +176,7 @@ class PlanFolder:
             for key, kept in list(self.waiting.items()):
                 try:
                     with self.turn():
-                        self._put(key, replace(kept, unwritten=""))
+                        self._put(_numbered(key), replace(kept, unwritten=""))
                 except RecSmithError as error:
                     self.waiting[key] = replace(kept, unwritten=str(error))
                     return
@@ -192,6 +193,11 @@ class PlanFolder:
     def change(self, key: str, name: str | None, note: str | None) -> None:
         """Change a plan's name or note; its file and its address stay the same."""
         given = {word: value for word, value in (("name", name), ("note", note)) if value is not None}
+        self.write_waiting()
+        with self.lock:
+            if (kept := self.waiting.get(key)) is not None:
+                self.waiting[key] = replace(kept, card=replace(kept.card, **given))
+                return
         with self.turn():
             path = self._path(key)
             try:
@@ -243,15 +249,19 @@ class PlanFolder:
             return decode(HandDraft, check_schema(parse(text, file.name), DRAFT_SCHEMA, file.name), file.name)
         except FileNotFoundError:
             return HandDraft()
-        except RecSmithError:
+        except (RecSmithError, OSError):
             return HandDraft(version=DAMAGED)
 
     def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
-        """Replace the draft that was changed; Refused (409) if it is no longer the stored one."""
+        """Replace the draft that was changed; Refused (409) if it is no longer the stored one, 507 without room."""
+        self.write_waiting()
+        if (kept := self.waiting.get(key)) is not None:
+            raise Refused(507, kept.unwritten)
+        digest = self._plan(self._path(key)).digest  # before the turn: who writes waiting plans takes it after the lock
         with self.turn():
             path = self._path(key)
             check_base(self._draft(path), change)
-            made = next_draft(change, self._plan(path).digest)
+            made = next_draft(change, digest)
             if change.base == DAMAGED:
                 beside(path, DRAFT).rename(beside(path, f"{DRAFT}.{DAMAGED}"))
             if made.steps:
