@@ -171,6 +171,17 @@ def test_constraints_for_torchrecs_own_planner_name_type_kernel_and_width() -> N
     assert made["weighted_tw"].is_weighted
 
 
+def test_constraints_for_torchrecs_own_planner_keep_the_batch_sizes_of_some_features() -> None:
+    from recsmith.torchrec import to_parameter_constraints
+
+    plan = every_type(cpu_cluster(2, 2))
+    features = tuple(Feature(name=name, pooling_factor=1.0, batch_size=size) for name, size in (("a", 7), ("b", None)))
+    tables = tuple(replace(t, features=features) if t.name == "tw" else t for t in plan.workload.tables)
+    made = to_parameter_constraints(replace(plan, workload=replace(plan.workload, tables=tables)))
+    assert made["tw"].batch_sizes == [7, plan.workload.batch_size]
+    assert made["cw"].batch_sizes is None
+
+
 def test_what_fbgemm_stops_at_on_cpu_where_batch_sizes_vary_goes_to_no_job() -> None:
     from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import to_sharding_plan

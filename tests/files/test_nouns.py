@@ -129,6 +129,8 @@ def test_lines_of_wrong_fields_are_told(text: str, tmp_path: Path):
     line = 1 + text[: text.index("batch_size")].count("\n")
     assert re.search(rf"batch_size is \"\w\": [\w ]+ \(line {line}\)", str(refused.value))
     assert "tables is missing (line 1)" in str(refused.value)
+    with pytest.raises(CorruptFile, match=rf"\(line {line}\)"):
+        decode(Workload, parse(text, "w.yaml"), f"file://{file}")
 
 
 BROKEN: dict[str, tuple[Callable[[str], object], str, list[tuple[str, int]]]] = {

@@ -143,6 +143,24 @@ def test_a_plan_that_a_file_names_often_is_read_once(old: Path, monkeypatch: pyt
     assert read == [str(old / "old.json")]
 
 
+def test_plans_to_pin_to_may_be_addresses(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (old / "rules.yaml").write_text(FILE)
+    there = load_constraints(old / "rules.yaml")
+    assert load_constraints(f"file://{old}/rules.yaml").rules == there.rules
+    (old / "far.yaml").write_text(FILE.replace("old.json", f"file://{old}/old.json"))
+    assert load_constraints(old / "far.yaml").rules == there.rules
+    asked, made = list[str](), load_plan(old / "old.json")
+
+    def asking(source: Plan | str) -> Plan:
+        asked.extend([source] if isinstance(source, str) else [])
+        return made
+
+    monkeypatch.setattr("recsmith.problems.constraint_files.load_plan", asking)
+    (old / "far.yaml").write_text(FILE.replace("old.json", "s3://bucket/old.json"))
+    load_constraints(old / "far.yaml")
+    assert asked == ["s3://bucket/old.json"]
+
+
 NAMES = st.text("ab*?[]", min_size=1, max_size=3)
 
 

@@ -219,7 +219,7 @@ def test_csv_is_trained_by_sgd_unless_an_optimizer_is_given(tmp_path: Path):
 
 
 def test_csv_takes_columns_in_any_order_blank_lines_and_a_byte_order_mark(tmp_path: Path):
-    text = "\ufeffpooling_factor,name,embedding_dim,num_embeddings\r\n1,a,8,10\r\n\r\n2,b,8,20\r\n"
+    text = "\ufeff\r\npooling_factor,name,embedding_dim,num_embeddings\r\n1,a,8,10\r\n\r\n2,b,8,20\r\n"
     work = load(tmp_path, "w.csv", text, batch_size=1)
     assert [(table.name, table.num_embeddings) for table in work.tables] == [("a", 10), ("b", 20)]
 

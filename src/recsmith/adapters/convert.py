@@ -210,20 +210,22 @@ def to_parameter_constraints(plan: Plan) -> dict[str, ParameterConstraints]:
     """
     placements = {placement.table: placement for placement in plan.placements}
     return {
-        table.name.removeprefix(f"{table.collection}."): _constraints(table, placements[table.name])
+        table.name.removeprefix(f"{table.collection}."): _constraints(
+            table, placements[table.name], plan.workload.batch_size
+        )
         for table in plan.workload.tables
     }
 
 
-def _constraints(table: Table, placement: Placement) -> ParameterConstraints:
-    own_batch = [feature.batch_size or 0 for feature in table.features]
+def _constraints(table: Table, placement: Placement, batch_size: int) -> ParameterConstraints:
+    has_own_batch = any(feature.batch_size for feature in table.features)
     return ParameterConstraints(
         sharding_types=[placement.sharding_type],
         compute_kernels=[placement.compute_kernel],
         min_partition=max(placement.widths) if placement.widths else None,
         pooling_factors=[feature.pooling_factor for feature in table.features],
         num_poolings=[feature.num_poolings for feature in table.features],
-        batch_sizes=own_batch if all(own_batch) else None,
+        batch_sizes=[feature.batch_size or batch_size for feature in table.features] if has_own_batch else None,
         is_weighted=table.weighted,
         cache_params=CacheParams(load_factor=placement.cache.load_factor) if placement.cache else None,
     )

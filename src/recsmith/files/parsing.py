@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files.texts import Given, is_regular_file, read_text
+from recsmith.files.texts import HERE, Given, is_regular_file, read_text
 
 DEEPEST_YAML = 64  # most levels of nesting; libyaml has no limit and overflows the stack
 LARGEST_YAML = 16 * 2**20  # most characters; YAML takes about a second per million
@@ -259,7 +259,8 @@ def _top(source: str) -> Any:
 def _is_short(source: str) -> bool:
     if isinstance(source, Given):
         return len(source.text) <= LARGEST
-    return is_regular_file(Path(source)) and Path(source).stat().st_size <= LARGEST
+    path = Path(source.removeprefix(HERE))
+    return is_regular_file(path) and path.stat().st_size <= LARGEST
 
 
 def _line(node: Any, path: Steps) -> int:

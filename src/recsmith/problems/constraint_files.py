@@ -6,8 +6,9 @@ from typing import Any, cast
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Given, Raw, Source, decode, encode, read_raw, source_text
+from recsmith.files import Given, Raw, Source, decode, encode, is_address, path_of, read_raw, source_text
 from recsmith.files.parsing import exact_line
+from recsmith.files.texts import HERE
 from recsmith.plans import Plan, load_plan
 from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Together
 from recsmith.problems.space import Pin, Space, TableRule
@@ -112,7 +113,8 @@ def _pins_to(wanted: tuple[PinTo, ...], source: str) -> list[TableRule]:
 def _pinned_path(plan: str, source: str) -> str:
     if isinstance(source, Given):
         raise CorruptFile(f"'{source}' pins to the file '{plan}', which did not come with it; write the pins out")
-    return plan if source == "-" or Path(plan).is_absolute() else str(Path(source).parent / plan)
+    as_it_is = source == "-" or is_address(plan) or plan.startswith(HERE)
+    return plan if as_it_is or Path(plan).is_absolute() else str(path_of(source).parent / plan)
 
 
 def pins_of(

@@ -168,7 +168,7 @@ def _csv_to_raw(text: str, source: str, batch_size: int | None, optimizer: str |
         raise UsageError(f"'{source}' is CSV, which has no place for the batch size; add --batch-size")
     reader = csv.reader(io.StringIO(text, newline=None), strict=True)  # lines end in LF, CRLF, or only CR
     try:
-        header = next(reader, list[str]())
+        header = next((row for row in reader if row), list[str]())
         _check_header(header, source)
         tables = [_csv_table(header, row, f"'{source}' line {reader.line_num}") for row in reader if row]
     except csv.Error as error:

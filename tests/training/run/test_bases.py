@@ -37,6 +37,15 @@ def test_what_a_file_leaves_out_is_as_in_its_base(tmp_path: Path):
     assert (run.data.train, run.data.batch_size) == ({"format": "criteo", "paths": ["b"]}, 64)
 
 
+def test_a_run_and_its_base_may_be_named_by_addresses_of_this_machine(tmp_path: Path):
+    (tmp_path / "root.yaml").write_text(BASE)
+    write(
+        tmp_path, middle=f"{HEAD}extends: file://{tmp_path}/root.yaml\nseed: 3\n", own=f"{HEAD}extends: middle.yaml\n"
+    )
+    assert load_run(f"file://{tmp_path}/own.yaml") == load_run(tmp_path / "own.yaml")
+    assert load_run(f"file://{tmp_path}/own.yaml").seed == 3
+
+
 @pytest.mark.parametrize(
     ("base", "own", "said"),
     [

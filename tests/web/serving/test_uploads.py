@@ -76,8 +76,8 @@ def test_a_csv_needs_its_batch(client: Client):
     ("text", "name", "kinds", "assumed", "numbered"),
     [
         (CSV, "tables.csv", ["fp32"], ["data_type", "optimizer", "batch_size"], 0),
-        (CSV, "pasted", ["fp32"], ["data_type", "optimizer", "batch_size"], 0),
-        (f"{CSV[:-1]}".replace("_factor\n", "_factor,data_type\n").replace(",2", ",2,bf16"), "t.csv", ["bf16"],
+        (f"\n{CSV}", "pasted", ["fp32"], ["data_type", "optimizer", "batch_size"], 0),
+        (f"\n{CSV[:-1]}".replace("_factor\n", "_factor,data_type\n").replace(",2", ",2,bf16"), "t.csv", ["bf16"],
          ["optimizer", "batch_size"], 0),
         (json.dumps(TABLES), "pasted", ["fp32"], [], 0),
         (json.dumps(TABLES).replace('"b"', '"a#2"'), "pasted", ["fp32"], [], 1),

@@ -6,6 +6,7 @@ from typing import Any, cast
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, check_schema, parse, read_text
 from recsmith.files.parsing import EXTENDS
+from recsmith.files.texts import HERE
 
 PARTS = ("data", "model", "optimizers", "checkpoint", "metrics")  # sections whose keys are merged one by one
 DEEPEST = 16  # longest chain of files that extend each other; a longer one is a mistake
@@ -26,8 +27,8 @@ def with_base(raw: Raw, source: str, schema: str, before: tuple[Path, ...] = ())
     own, base = {key: value for key, value in raw.items() if key != EXTENDS}, raw[EXTENDS]
     if not isinstance(base, str):
         raise CorruptFile(f"'{source}': extends is {base!r}; name one run file, from the folder of this one")
-    here = Path(source) if source != "-" else Path("stdin")
-    chain, path = (*before, here.resolve()), here.parent / base
+    here = Path(source.removeprefix(HERE)) if source != "-" else Path("stdin")
+    chain, path = (*before, here.resolve()), here.parent / base.removeprefix(HERE)
     if path.resolve() in chain or len(chain) > DEEPEST:
         named = " extends ".join(f"'{each.name}'" for each in (*chain, path.resolve())[:DEEPEST])
         raise CorruptFile(f"'{source}': {named}, and so on without an end; let the last one extend nothing")

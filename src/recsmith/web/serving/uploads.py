@@ -123,7 +123,7 @@ def _assumed(given: Given, batch_size: int | None, *, is_log: bool, assume: bool
     """The batch size to read with, and the fields that neither the text nor the client states about its tables."""
     if given.endswith(".csv"):
         batch = ("batch_size",) if batch_size is None and assume else ()
-        kinds = () if "data_type" in given.text.partition("\n")[0] else ("data_type",)
+        kinds = () if "data_type" in given.text.lstrip().partition("\n")[0] else ("data_type",)
         return (ASSUMED_BATCH if batch else batch_size), (*kinds, "optimizer", *batch)
     return batch_size, ("data_type", "optimizer") if is_log else ()
 
