@@ -188,6 +188,12 @@ def test_a_folder_is_no_target(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_a_usage_error(tmp_path: Path, name: str):
+    with pytest.raises(UsageError, match=r"cannot write '.*; choose a folder you may write to"):
+        write_text(f"{tmp_path}/{name}", "x")
+
+
 def test_a_folder_must_exist(tmp_path: Path):
     with pytest.raises(UsageError, match="does not exist; create it first"):
         check_target(str(tmp_path / "no" / "plan"))

@@ -212,22 +212,21 @@ def write_text(target: str, text: str) -> None:
     if is_stream(target):
         _write_stream(target, text)
         return
-    path = Path(os.path.realpath(target))
-    _replace(target, path, text.encode("utf-8"))
+    _replace(target, text.encode("utf-8"))
 
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write bytes to a file atomically, as `write_text` does."""
-    path = Path(os.path.realpath(path))
-    _replace(str(path), path, data)
+    _replace(os.path.realpath(path), data)
 
 
-def _replace(target: str, path: Path, data: bytes) -> None:
+def _replace(target: str, data: bytes) -> None:
     """Replace a file by bytes through a temporary file in its folder; a new file gets the mode of the umask."""
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     try:
+        path = Path(os.path.realpath(target))
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: the path contains a null byte
         refuse_target(target, error)
     temporary = Path(name)
     try:
@@ -266,9 +265,10 @@ def _umask() -> int:
     return mask
 
 
-def refuse_target(target: str, error: OSError) -> NoReturn:
+def refuse_target(target: str, error: OSError | ValueError) -> NoReturn:
     """Raise UsageError for a target that the system refuses to write."""
-    raise UsageError(f"cannot write '{target}': {error.strerror or error}; choose a folder you may write to") from None
+    reason = getattr(error, "strerror", None) or error
+    raise UsageError(f"cannot write '{target}': {reason}; choose a folder you may write to") from None
 
 
 def _write_failure(target: str, error: OSError) -> RecSmithError:
