@@ -1,6 +1,6 @@
 """The fewest devices with so short a step are found by few plans, and what is said of fewer is so."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -89,3 +89,5 @@ def test_whole_hosts_are_tried_that_divide_the_global_batch():
         sweep(WORK, device=(cluster(local=4), "h100:8"), fewest_under_s=1.0, **FAST)
     with pytest.raises(UsageError, match="a step of 0 seconds cannot be"):
         sweep(WORK, device=cluster(local=4), fewest_under_s=0, **FAST)
+    with pytest.raises(UsageError, match="global batch '24' cannot be; give whole numbers"):
+        sweep(WORK, device=cluster(local=4), global_batches=cast(Any, ["24"]), fewest_under_s=1.0, **FAST)

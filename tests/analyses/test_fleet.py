@@ -143,6 +143,8 @@ def test_what_cannot_be_had_is_proved(job: FleetJob, tmp_path: Path):
         ({"deadline_h": -1.0}, "that is above 0"),
         ({"pool": "fast"}, "say both, or neither"),
         ({"rest_us": {"h100": -1.0}}, "has a number below 0"),
+        ({"samples": float("inf")}, "job 'a' would cost inf dollars on 1 host of fast"),
+        ({"samples": 1e308, "rest_us": {"h100": 1e9}}, "job 'a' would cost inf dollars on 1 host of fast"),
     ],
 )
 def test_jobs_that_break_a_rule_are_refused(change: dict[str, Any], words: str, job: FleetJob):

@@ -1,6 +1,7 @@
 """Planning anew from a plan that runs: what may move, what stays, and what is refused."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -164,6 +165,7 @@ def test_a_name_with_signs_of_patterns_is_a_name() -> None:
         pytest.param("x%", "'x%' is no share; write for example 5%, or a size such as 200GiB", id="no share"),
         pytest.param("101%", "'101%' is no share of what can move; shares are from 0% to 100%", id="too much"),
         pytest.param("nan%", "shares are from 0% to 100%", id="not a number"),
+        pytest.param(cast(Any, 0.5), "0.5 is no limit; give bytes as a whole number, or a text", id="half"),
         pytest.param(-1, "at most -1 may move; the limit must be at least 0", id="negative"),
     ],
 )

@@ -140,6 +140,7 @@ def changed(name: str, column: str, value: str) -> list[list[str]]:
         (report(changed("m.ebc.t1", "Emb Dim (CW Dim)", "32 (0)")), CorruptFile, "row of 'm.ebc.t1' cannot be read"),
         (report(changed("m.ebc.t1", "Emb Dim (CW Dim)", "wide")), CorruptFile, "row of 'm.ebc.t1' cannot be read"),
         (report(changed("m.ebc.t0", "Ranks", "None")), CorruptFile, "row of 'm.ebc.t0' cannot be read"),
+        (report(changed("m.ebc.t5", "Ranks", "3-0")), CorruptFile, "ranks '3-0' run backwards"),
         (report(changed("m.ebc.t0", "Ranks", "0-300000000")), CorruptFile, "are more than those of the largest"),
         (report(changed("m.ebc.t0", "Ranks", ",".join(["0-60000"] * 99))), CorruptFile, "are more than those of the"),
         (report(changed("m.ebc.t1", "Emb Dim (CW Dim)", "4000000000 (1)")), CorruptFile, "row of 'm.ebc.t1' cannot be"),

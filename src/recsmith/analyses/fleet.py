@@ -7,6 +7,7 @@ small integer program (cp_sat_fleet.py). All jobs train at the same time.
 Legend: J jobs, W options of all jobs.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TypeVar
@@ -22,7 +23,7 @@ from recsmith.files import decode, did_you_mean, read_raw, source_text
 from recsmith.planners import Budget
 from recsmith.planning.registry import find_planner
 from recsmith.problems import Constraints, Space, build_problem
-from recsmith.units import format_size
+from recsmith.units import counted, format_size
 from recsmith.workloads import Workload, load_workload
 
 HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # numbers of hosts tried for each job
@@ -227,6 +228,11 @@ class _Ways:
             hours = job.samples / job.global_batch * step_s / HOUR_S
             way = Way(job=job.name, pool=pool.name, hosts=hosts, step_s=step_s, hours=hours,
                       dollars=hours * devices * pool.price)  # fmt: skip
+            if not math.isfinite(way.dollars):
+                raise UsageError(
+                    f"job '{job.name}' would cost {way.dollars} dollars on {counted(hosts, 'host')} of {pool.name}; "
+                    "its samples, its rest_us and the price must be finite, and small enough to be multiplied"
+                )
             found.append(way)
             if self.on_way is not None:
                 self.on_way(way)

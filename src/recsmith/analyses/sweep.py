@@ -89,6 +89,7 @@ def whole_hosts(sources: Sequence[Cluster | Source], fixed: Fixed, sizes: Sequen
     if len(per_host) > 1:
         raise UsageError(f"hosts have {' and '.join(map(str, per_host))} devices; say which counts to try (--devices)")
     counts = [hosts * per_host[0] for hosts in range(1, HOSTS + 1)]
+    sizes = _counts(sizes, "batch size" if fixed == "batch_size" else "global batch")
     found = [each for each in counts if fixed == "batch_size" or not any(size % each for size in sizes)]
     for size in () if found else sizes:
         _check_divides(size, counts[:1])

@@ -114,6 +114,8 @@ class ChangedProblem:
         """Bytes of a limit on moved bytes; UsageError if it is neither a size nor a share."""
         if isinstance(limit, int):
             size = limit
+        elif not isinstance(limit, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"{limit} is no limit; give bytes as a whole number, or a text such as '5%' or '200GiB'")
         elif limit.strip().endswith("%"):
             size = round(self.staying_bytes * _share(limit))
         else:

@@ -193,7 +193,10 @@ def _row(row: dict[str, str], source: str) -> RunningTable:
 
 def _ranks(cell: str) -> tuple[int, ...]:
     """The ranks in a cell such as '3', '0-95' or '2,2,5'."""
-    spans = [range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1) for part in cell.split(",")]
+    ends = [part.partition("-") for part in cell.split(",")]
+    spans = [range(int(first), int(last or first) + 1) for first, _, last in ends]
+    if not all(spans):
+        raise ValueError(f"ranks {cell[:MOST_SHOWN]!r} run backwards")
     if any(span.stop > LARGEST_WORLD for span in spans) or sum(map(len, spans)) > MOST_COLUMNS:
         raise ValueError(f"ranks are more than those of the largest cluster, {LARGEST_WORLD:,} devices")
     return tuple(rank for span in spans for rank in span)

@@ -25,7 +25,7 @@ from recsmith.prediction.overheads import TERMS, is_overhead
 from recsmith.sharding import Collective as Call
 
 EXAMPLE = "write for example link=2x,kernel:gemm=0.5x,overhead=0"
-LARGEST = 1e6  # factor; larger ones are taken for mistakes
+LARGEST = 1e6  # factor; larger ones are taken for mistakes, and so are links slower by more
 _FACTOR = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?)x|0")
 
 
@@ -71,9 +71,10 @@ def _parsed(text: str) -> WhatIf:
     if match is None:
         raise UsageError(f"--what-if '{text[:60]}' has no factor such as 2x or 0.5x, or 0; {EXAMPLE}")
     factor = float(match[1] or 0)
-    if factor > LARGEST or (of == "link" and factor == 0):
+    if factor > LARGEST or (of == "link" and factor < 1 / LARGEST):
         raise UsageError(
-            f"--what-if '{text[:60]}': a factor is at most {LARGEST:g}, and a link's is above 0; {EXAMPLE}"
+            f"--what-if '{text[:60]}': a factor is at most {LARGEST:g}, and a link's at least {1 / LARGEST:g}; "
+            f"{EXAMPLE}"
         )
     return WhatIf(of=of, name=name, factor=factor)
 
