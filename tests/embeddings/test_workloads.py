@@ -1,5 +1,8 @@
 """Workloads whose tables are stored smaller."""
 
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +82,23 @@ def test_a_field_that_the_method_does_not_read_is_refused(method: str, words: di
     CompressionRule(method=method, factor=4.0)  # type: ignore[arg-type]  # the default, as files may say it
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"method": "path_based", "factor": math.inf}, "factor is inf; a table becomes smaller by a factor above 1"),
+        ({"method": "chinese_remainder", "count": 10**8}, "count is 100,000,000; 2 to 64 tables"),
+        ({"method": "quotient_remainder", "max_bag": 10**8}, "max_bag is 100,000,000; at most 10,000"),
+        ({"method": "mixed_dimension", "temperature": 1000.0}, "temperature is 1000; 0 to 10"),
+    ],
+)
+def test_numbers_that_no_table_has_are_refused(words: dict[str, Any], said: str):
+    with pytest.raises(UsageError, match=said):
+        compress(workload(table("t", 1000), table("u", 500)), [CompressionRule(**words)])
+
+
 def test_what_cannot_be_reached_is_refused():
+    with pytest.raises(UsageError, match="and the target is nan"):
+        compress_to(workload(table("t", 1000)), math.nan, "mixed_dimension")
     with pytest.raises(UsageError, match=r"at most .* times smaller, and the target is 5000"):
         compress_to(workload(table("t", 1000)), 5000.0, "mixed_dimension")
     with pytest.raises(UsageError, match="learned_hash has no setting"):

@@ -1,6 +1,7 @@
 """When a run ends: a limit leaves room for something, and the first of its two parts ends the run."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -228,6 +229,7 @@ def test_columns_go_over_parts_and_journal(tmp_path: Path):
     [
         ({}, "nothing says when to stop; give a --budget such as 20m"),
         ({"budget_s": 0.0}, "the budget is 0 s, in which nothing can be measured"),
+        ({"budget_s": math.nan}, "the budget is nan s, in which nothing can be measured"),
         ({"samples": 0}, "0 samples are none"),
     ],
 )

@@ -164,7 +164,7 @@ def test_a_score_without_meaning_is_null(labels: list[bool], seed: int) -> None:
 
 def test_predictions_that_are_not_finite_have_no_scores() -> None:
     found = exact_scores(torch.tensor([[float("nan")], [0.0]]), torch.tensor([[1.0], [0.0]]), ("label",))
-    assert (found.logloss, found.ne, found.calibration) == (None, None, None)
+    assert (found.logloss, found.ne, found.calibration, found.auc) == (None, None, None, None)
 
 
 def test_tensorboard_has_labels_apart_and_no_point_of_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

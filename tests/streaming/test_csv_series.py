@@ -105,6 +105,7 @@ def test_rows_of_several_series_are_told_with_the_command_that_picks_one(tmp_pat
     ("text", "columns", "message"),
     [
         ("x\n", (), "no rows below a header"),
+        ("x,y\n\n", (), "no rows below a header"),
         ("0.655\n0.7\n", (), r"values alone in its first line \(0.655\), where names of columns belong"),
         ("2026-01-01 00:00,5\n2026-01-01 00:01,6\n", (), "values alone in its first line"),
         (TEXT, ("cpus",), "no column 'cpus'.*did you mean 'cpu'"),

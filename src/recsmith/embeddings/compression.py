@@ -9,6 +9,7 @@ RecSmith's methods are registered here by name. Your own method is named as 'mod
 examples/tables_stored_your_way.py shows one.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
@@ -30,6 +31,9 @@ register(METHOD, "mixed_radix", "recsmith.embeddings.compositional:MixedRadix")
 register(METHOD, "chinese_remainder", "recsmith.embeddings.compositional:ChineseRemainder")
 register(METHOD, "path_based", "recsmith.embeddings.path_based:Paths")
 register(METHOD, "truncated", "recsmith.embeddings.truncated:TruncatedTables")
+
+MOST_TABLES = 64  # tables that replace one: two rows in each tell more ids apart than any table has
+MOST_BAG = 10_000  # ids of a bag that are looked up one by one, each by a feature of its own
 
 Operation = Literal["multiply", "add", "concat", "generate"]
 Maps = Callable[[str], Mapping[str, IdMap]]  # loads a file of id maps; cached
@@ -131,8 +135,11 @@ class CompressionRule:
     def __post_init__(self) -> None:
         """Check values and the method's requirements; your own class is not imported until tables are compressed."""
         check_rules(
-            None if self.factor > 1 else f"factor is {self.factor:g}; a table becomes smaller by a factor above 1",
-            None if self.count > 1 else f"count is {self.count}; 2 or more tables",
+            None
+            if 1 < self.factor < math.inf
+            else f"factor is {self.factor:g}; a table becomes smaller by a factor above 1, and finite",
+            None if 1 < self.count <= MOST_TABLES else f"count is {self.count:,}; 2 to {MOST_TABLES} tables",
+            None if self.max_bag <= MOST_BAG else f"max_bag is {self.max_bag:,}; at most {MOST_BAG:,}",
             None if self.above_rows >= 0 else f"above_rows is {self.above_rows}; 0 or more",
             *(() if ":" in self.method else self.problems()),
         )

@@ -27,6 +27,7 @@ from recsmith.embeddings.id_maps import IdMap
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, check_ids, kept
 from recsmith.errors import check_rules
 
+HOTTEST = 10.0  # temperature; with higher ones, powers of rows overflow
 KERNEL_WIDTH = 4  # columns of the narrowest table that FBGEMM's kernels support
 
 
@@ -204,7 +205,7 @@ def power_rule(
     check_rules(
         None if (base_dim is None) != (budget is None) else "give base_dim or budget, one of them",
         None if len(count) and (count > 0).all() and (asked > 0).all() else "blocks have rows and queries above 0",
-        None if temperature >= 0 else f"temperature is {temperature}; 0 or more",
+        None if 0 <= temperature <= HOTTEST else f"temperature is {temperature:g}; 0 to {HOTTEST:g}",
     )
     rarity = count / asked
     if base_dim is not None:

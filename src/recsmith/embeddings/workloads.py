@@ -104,7 +104,7 @@ def mildest(dial: Dial, target: float, found: Callable[[float], Compressed], met
         UsageError: no setting reaches the target.
     """
     low, high, best = dial.low, dial.high, found(dial.high)
-    if best.factor < CLOSE * target:
+    if not best.factor >= CLOSE * target:
         raise UsageError(
             f"{method} makes these tables at most {best.factor:.3g} times smaller, and the target is {target:g}; lower "
             "the target or above_rows, or take another method"

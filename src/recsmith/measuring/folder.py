@@ -111,7 +111,7 @@ class Limit:
         """Check that there is a limit, and that something can be measured within it."""
         if self.budget_s is None and self.samples is None:
             raise UsageError("nothing says when to stop; give a --budget such as 20m, or a number of --samples")
-        if self.budget_s is not None and self.budget_s <= 0:
+        if self.budget_s is not None and not self.budget_s > 0:
             raise UsageError(
                 f"the budget is {self.budget_s:g} s, in which nothing can be measured; give for example 20m"
             )

@@ -168,7 +168,7 @@ def _scores(sums: torch.Tensor, auc: float | None, number: bool = False) -> Labe
         logloss=_finite(entropy * math.log(2) / count) if count else None,
         ne=_finite(compute_ne(entropy, count, positive, negative, ETA)) if both else None,
         calibration=_finite(compute_calibration(predicted, positive)) if positive else None,
-        auc=auc,
+        auc=auc if bool(torch.isfinite(entropy)) else None,  # a prediction that is no number has no place in an order
         samples=lacking,
     )
 

@@ -127,7 +127,7 @@ def judged_series(
 def _table(source: str) -> tuple[list[str], list[Row], str]:
     """(header of a file, non-empty rows below it with their line numbers, separator of cells)."""
     rows, delimiter = _rows(source)
-    if len(rows) < 2:
+    if not any(rows[1:]):
         raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
     if rows[0] and all(_number(cell) is not None or DATE.match(cell) for cell in rows[0]):
         raise CorruptFile(

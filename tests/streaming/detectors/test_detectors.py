@@ -168,7 +168,11 @@ def test_the_critical_value_is_rosners() -> None:
 def test_what_is_wrong_is_said() -> None:
     for spec, message in (
         ("ensembel", "did you mean 'ensemble'"),
-        ({"name": "ewma", "half_life": -1.0}, "half_life is -1.0; it must be more than 0"),
+        ({"name": "ewma", "half_life": -1.0}, "half_life is -1.0; it must be at least 0.1 values"),
+        ({"name": "ensemble", "half_life": 0.0005}, "half_life is 0.0005; it must be at least 0.1 values"),
+        ({"name": "tail", "half_life": 0.0005}, "half_life is 0.0005; it must be at least 0.1 values"),
+        ({"name": "seasonal", "window": 2}, "window is 2; it must be at least 3"),
+        ({"name": "seasonal", "alpha": 1e-15}, "alpha is 1e-15; it must lie between 4.44089e-14 and 1"),
         ({"name": "ewma", "warm": 1}, "at least 2"),
         ({"name": "median_mad", "window": 1}, "at least 3"),
         ({"name": "adwin", "delta": 2.0}, "between 0 and 1"),

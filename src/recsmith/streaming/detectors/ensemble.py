@@ -9,7 +9,7 @@ from recsmith.streaming.detectors.frozen import FrozenRun
 from recsmith.streaming.detectors.log_scale import LogScale
 from recsmith.streaming.detectors.mean_shift import BLOCK, MeanShift
 from recsmith.streaming.detectors.plain_state import PlainState
-from recsmith.streaming.detectors.protocol import Detector
+from recsmith.streaming.detectors.protocol import Detector, half_life_rule
 from recsmith.streaming.detectors.tail import DecayingTail
 
 FAR = 2.0  # a value this many times as far off as any before in its episode is a new anomaly and alarms again
@@ -63,7 +63,7 @@ class Ensemble(PlainState, Detector):
         self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.5,
         scale: Literal["plain", "log"] = "plain",
     ) -> None:  # fmt: skip
-        check_rules(None if half_life > 0 else f"half_life is {half_life}; it must be more than 0")
+        check_rules(half_life_rule(half_life))
         self._scale = LogScale(warm) if scale == "log" else None
         self.warm, self.threshold = warm, threshold
         self.views = [Ewma(half_life=half, warm=warm) for half in (half_life, half_life, 2.5 * half_life)]

@@ -5,7 +5,7 @@ import statistics
 
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.plain_state import PlainState
-from recsmith.streaming.detectors.protocol import Detector
+from recsmith.streaming.detectors.protocol import Detector, half_life_rule
 
 SMALLEST = 1e-9  # least deviation relative to the mean: in a constant series every change is unusual
 CLIP = 3.0  # deviations at which a value is clipped before it is learned, so that outliers are not learned as normal
@@ -22,7 +22,7 @@ class Ewma(PlainState, Detector):
 
     def __init__(self, *, half_life: float = 140.0, warm: int = 100, threshold: float = 6.0) -> None:
         check_rules(
-            None if half_life > 0 else f"half_life is {half_life}; it must be more than 0",
+            half_life_rule(half_life),
             None if warm >= 2 else f"warm is {warm}; it must be at least 2",
         )
         self.warm, self.threshold = warm, threshold

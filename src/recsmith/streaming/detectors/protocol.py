@@ -13,6 +13,14 @@ from typing import Protocol
 
 from recsmith.files import Raw
 
+LEAST_HALF_LIFE = 0.1  # values; with shorter ones, weights of new values overflow
+
+
+def half_life_rule(half_life: float) -> str | None:
+    """Message for a half-life that is too short for a detector; None if it is long enough."""
+    kept = half_life >= LEAST_HALF_LIFE
+    return None if kept else f"half_life is {half_life}; it must be at least {LEAST_HALF_LIFE} values"
+
 
 class Detector(Protocol):
     """Scores the values of one series, in order.

@@ -38,10 +38,12 @@ class SeasonalEsd(PlainState, Detector):
     ) -> None:
         least = PERIODS * max(period or 1, SHORTEST)
         learn = max(LEARN, least) if learn is None else learn
+        rarest = max(window, 1) * 2.0**-52  # 1 - alpha / (2 * window) is 1 in floating-point numbers below half of it
         check_rules(
             None if period is None or period >= 1 else f"period is {period}; it must be at least 1",
             None if learn >= least else f"learn is {learn:,}; it must span two periods at least, {least:,} values",
-            None if 0 < alpha < 1 else f"alpha is {alpha}; it must lie between 0 and 1",
+            None if window >= 3 else f"window is {window}; it must be at least 3",
+            None if rarest < alpha < 1 else f"alpha is {alpha}; it must lie between {rarest:g} and 1",
         )
         self.period, self.learn, self.warm = period, learn, learn
         self.threshold = esd_threshold(window, alpha)

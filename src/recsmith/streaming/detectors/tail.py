@@ -5,7 +5,7 @@ from typing import Any
 
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.plain_state import PlainState
-from recsmith.streaming.detectors.protocol import Detector
+from recsmith.streaming.detectors.protocol import Detector, half_life_rule
 
 BINS = 128  # bins of log(score); a power of 2, for the Fenwick tree
 LOWEST, HIGHEST = -6.0, 8.0  # natural logarithms of the scores in the first and in the last bin
@@ -71,7 +71,7 @@ class Tail(PlainState, Detector):
     def __init__(self, *, of: Any = "ewma", half_life: float = 350.0, threshold: float = 4.0) -> None:
         from recsmith.streaming.detectors import detector_of
 
-        check_rules(None if half_life > 0 else f"half_life is {half_life}; it must be more than 0")
+        check_rules(half_life_rule(half_life))
         self.detector = detector_of(of)
         self.tail = DecayingTail(half_life)
         self.warm, self.threshold = self.detector.warm, threshold
