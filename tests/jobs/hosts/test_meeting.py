@@ -1,5 +1,6 @@
 """Hosts meet in a folder: they make rounds without one that is lost, and with one that comes. No torch, no ranks."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.hosts import meeting, pings
 from recsmith.jobs.hosts.meeting import HostMeeting, JobEnded, JobRefused
+from recsmith.jobs.hosts.rank import as_host_rank
 from recsmith.jobs.hosts.rounds import HostRound, broken_file, refusal_file
 from recsmith.jobs.machine import LOOPBACK
 
@@ -201,6 +203,26 @@ def test_what_a_rank_refuses_ends_the_job(hosts: Hosts):
     hosts.wait_again("a")
     with pytest.raises(JobRefused):
         hosts.rounds["a"].result(10)
+
+
+def test_a_refusal_is_never_read_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RECSMITH_HOSTS", str(tmp_path))
+    monkeypatch.setenv("RECSMITH_HOST_ROUND", "1")
+    monkeypatch.setattr("recsmith.jobs.hosts.rank._watch_signals", lambda: None)
+    file = refusal_file(tmp_path, 1)
+    file.write_text("of another rank")
+    with file.open() as there:
+        with pytest.raises(UsageError), as_host_rank():
+            raise UsageError("no")
+        assert there.read() == "of another rank"
+    assert json.loads(file.read_text()) == {"kind": "UsageError", "message": "no"}
+
+
+def test_a_host_that_was_paused_until_the_others_forgot_it_comes_back(hosts: Hosts):
+    hosts.join("a")
+    hosts.made["a"].pings.file.unlink()  # as another host does after FORGOTTEN_S without a sign
+    hosts.join("b")
+    assert sorted(hosts.names("a")[0][1]) == sorted("a, b")
 
 
 def test_nothing_of_a_meeting_runs_on(hosts: Hosts):

@@ -81,9 +81,9 @@ class HostPings:
 
     def __init__(self, folder: Path, agent: HostAgent, server: socket.socket, tell: Callable[[], HostStatus]) -> None:
         self.folder, self.agent, self.others = folder, agent, dict[str, AskedHost]()
-        self._server, self._tell, self._ended = server, tell, threading.Event()
+        self._server, self._tell, self._ended, self._touching = server, tell, threading.Event(), threading.Lock()
         self.file = folder / f"{agent.id}{ENDING}"
-        replace_file(self.file, dump_json(encode(agent)).encode())
+        self._write_file()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._answer, self._ask)]
         for each in self._threads:
             each.start()
@@ -94,7 +94,8 @@ class HostPings:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        self.file.unlink(missing_ok=True)
+        with self._touching:
+            self.file.unlink(missing_ok=True)
 
     def answering(self) -> dict[str, AskedHost]:
         """The other hosts that answer, by id."""
@@ -114,12 +115,24 @@ class HostPings:
         touched = 0.0
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while not self._ended.wait(ASK_S):
-                with suppress(OSError):
+                with suppress(OSError, RecSmithError):
                     if time.monotonic() - touched > TOUCH_S:
-                        os.utime(self.file)
+                        self._touch()
                         touched = time.monotonic()
                     self._find()
                 list(pool.map(_ask_one, list(self.others.values())))
+
+    def _touch(self) -> None:
+        """Touch the own file; write it again if other hosts removed it while this host was paused."""
+        with self._touching:
+            if not self._ended.is_set():
+                try:
+                    os.utime(self.file)
+                except FileNotFoundError:
+                    self._write_file()
+
+    def _write_file(self) -> None:
+        replace_file(self.file, dump_json(encode(self.agent)).encode())
 
     def _find(self) -> None:
         """Read the files of new hosts, and check which files were touched."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from recsmith.errors import RecSmithError
+from recsmith.files import replace_file
 from recsmith.jobs.agent import PARENT, end_with_parent
 from recsmith.jobs.hosts.rounds import HostRound, broken_file, read_round, refusal_file
 
@@ -58,7 +59,7 @@ def as_host_rank() -> Generator[None]:
         if type(error) is RecSmithError:  # it may be due to the loss of a host
             _wait_to_be_ended(LEFT_S)
         file = refusal_file(_folder(), _number())
-        file.write_text(json.dumps({"kind": type(error).__name__, "message": str(error)}))
+        replace_file(file, json.dumps({"kind": type(error).__name__, "message": str(error)}).encode())
         raise
     except Exception:
         _wait_to_be_ended(LEFT_S)
