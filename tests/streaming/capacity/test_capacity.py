@@ -134,3 +134,7 @@ def test_sketches_of_other_data_are_refused(tmp_path: Path) -> None:
     save_plan(plan(Workload(batch_size=8, optimizer="sgd", tables=(table,)), "cpu:1").plan, tmp_path / "plan.json")
     with pytest.raises(UsageError, match=r"sketches of feature 'user', which no table of its plan reads \(item\)"):
         capacity_of_job(str(tmp_path), Asked())
+    for file in (tmp_path / "watch").iterdir():
+        file.write_text("{}")  # of a job without features
+    with pytest.raises(UsageError, match="nothing was sketched yet"):
+        capacity_of_job(str(tmp_path), Asked())

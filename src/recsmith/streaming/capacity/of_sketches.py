@@ -46,7 +46,7 @@ def capacity_of_job(folder: str, asked: Asked) -> Capacity:
     sketches = {name: [each[name] for _, each in periods if name in each] for name in periods[-1][1]}
     _check_names(folder, tuple(sketches), asked)
     named = {name: each for name, each in sketches.items() if name in (asked.features or sketches)}
-    first = next(iter(named.values()))
+    first = next(iter(named.values()), [])
     steps = [step for step, _ in periods]
     covered = len(steps) * (steps[1] - steps[0]) if len(steps) > 1 else steps[0]
     bags = sum(each.bags for each in first)
