@@ -60,9 +60,7 @@ class Checkpoints:
         self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of the writing thread
         self._publisher: Any = None
-        self._unpublished: str | None = (
-            None  # a line: the store refused a checkpoint, or one failed later
-        )
+        self._unpublished: str | None = None  # a line: the store refused a checkpoint, or one failed later
         self._after = ThreadPoolExecutor(1)  # runs what follows a background checkpoint
         if dist.get_rank() == 0:
             try:
