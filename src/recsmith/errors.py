@@ -67,10 +67,11 @@ class NoPlanFound(RecSmithError):
 def too_small(what: str, value: float | None, least: int = 0) -> str | None:
     """Message for a value below `least`; None if the value keeps the rule or is None."""
     wanted = f"at least {least:,}" if least else "0 or more"
-    return None if value is None or value >= least else f"{what} is {value}; it must be {wanted}"
+    return None if value is None or value >= least else f"{what} is {_shown(value)}; it must be {wanted}"
 
 
 LARGEST_SEED = 2**63 - 1
+LONGEST_BITS = 160  # of a whole number that a message shows digit by digit
 MOST_STEPS = 2**40  # limit for numbers of steps, epochs and samples between two events: more than any job counts
 
 
@@ -80,8 +81,14 @@ def outside(what: str, value: float | None, least: int = 0, most: int = MOST_STE
     Every number from a file that code loops over, or allocates memory for, has a limit: files may come from anywhere.
     """
     if value is not None and value > most:
-        return f"{what} is {value:,}; it must be at most {most:,}"
+        return f"{what} is {_shown(value, ',')}; it must be at most {most:,}"
     return too_small(what, value, least)
+
+
+def _shown(value: float, form: str = "") -> str:
+    """A number for a message; Python writes no whole number of more than 4,300 digits, and nobody reads fifty."""
+    bits = int(value).bit_length() if isinstance(value, int) else 0
+    return f"a number of {bits:,} bits" if bits > LONGEST_BITS else format(value, form)
 
 
 def check_rules(*broken: str | None) -> None:

@@ -21,7 +21,7 @@ from recsmith.problems import Problem
 
 
 class BestCostModel:
-    """A learned model if the cluster's device was measured with such tables, and formulas otherwise."""
+    """A learned model if the device was measured with such tables, and formulas otherwise."""
 
     name = "best"
 

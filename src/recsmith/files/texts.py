@@ -283,6 +283,11 @@ def in_order(paths: Iterable[Ordered]) -> list[Ordered]:
     return sorted(paths, key=_order)
 
 
+def by_number(name: str) -> tuple[int, str]:
+    """Sorting key of names with one prefix and a zero-padded number, as step-00001000: a longer number is larger."""
+    return len(name), name
+
+
 def files_inside(folder: AnyPath) -> list[AnyPath]:
     """The files of a folder and its subfolders, in natural order; names beginning with . or _ are hidden."""
     inside: Iterable[AnyPath] = folder.rglob("*")

@@ -14,7 +14,7 @@ from recsmith.planning import plan
 from recsmith.testing.problems import sample_problems
 from recsmith.training import Run, RunData, RunMetrics, RunModel, load_model, train
 from recsmith.training.job.card import MODEL, read_card
-from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS
+from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS, checkpoint_folders
 from recsmith.training.launch.launching import dry_run
 from recsmith.training.run import Checkpointing, load_run
 from recsmith.training.seams.registry import systems, use_systems
@@ -159,7 +159,7 @@ class TrainedSystemContract(SystemContract):
 
     def _check_state(self, output: Path, record: System) -> None:
         """The state in a checkpoint can be read as the noun that the record names."""
-        newest = sorted((output / CHECKPOINTS).glob("step-*"))[-1]
+        newest = checkpoint_folders(output / CHECKPOINTS)[-1]
         kept = json.loads((newest / PROGRESS).read_text("utf-8")).get(record.kept) if record.kept else None
         if kept is not None:
             decode_part(record.state, kept, record.kept)

@@ -50,6 +50,13 @@ def test_a_folder_is_there_once_it_is_whole_and_comes_back_as_it_was(store: Stor
     assert sorted(each.name for each in tmp_path.iterdir()) == ["made", "step-00000005"]
 
 
+def test_the_newest_of_many_steps_is_the_newest(store: Store, tmp_path: Path):
+    there, here = FolderStore(f"{store.at}/runs/a"), a_folder(tmp_path / "made", size=1)
+    for name in ("step-99999999", "step-100000000"):
+        published(there, here, name)
+    assert list(there.folders()) == ["step-99999999", "step-100000000"]
+
+
 def test_older_folders_go_when_a_newer_one_is_there_and_nothing_else(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

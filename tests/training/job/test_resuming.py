@@ -22,12 +22,23 @@ from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.testing.stores import a_model
-from recsmith.training import DenseOptimizer, Run, RunData, RunOptimizers, SparseOptimizer, save_run, train
+from recsmith.training import (
+    Checkpointing,
+    DenseOptimizer,
+    Run,
+    RunData,
+    RunOptimizers,
+    SparseOptimizer,
+    save_run,
+    train,
+)
+from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.log import progress_text
-from recsmith.training.job.resuming import Saved
+from recsmith.training.job.resuming import Saved, checkpoint_folders, newest_in
 from recsmith.training.random_states import random_states, restore_random_states
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.stores.device import DeviceRows
+from recsmith.training.systems.arrays.going_on import newest_in_common
 
 CLASSES: dict[str, Any] = {"adagrad": torch.optim.Adagrad, "rowwise_adagrad": torchrec.optim.RowWiseAdagrad,
                            "sgd": torch.optim.SGD, "adam": torch.optim.Adam}  # fmt: skip
@@ -244,3 +255,22 @@ def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path) ->
         assert any("4 of 20 samples fill no step" in line for line in told), told
         assert any(line.endswith("of 3 samples; 2 corrupt ones were left out") for line in told), told
         assert any(line.startswith("step ") and "no NE or AUC (all labels are equal)" in line for line in told), told
+
+
+def test_the_newest_of_many_steps_is_the_newest(tmp_path: Path) -> None:
+    """From 100,000,000 steps on, numbers have more digits than zeros were put before the others."""
+    steps = [f"step-{step:08d}" for step in (99_999_000, 99_999_999, 100_000_000)]
+    for each in steps:
+        (tmp_path / each).mkdir()
+    newest = newest_in(tmp_path)
+    assert newest is not None
+    assert newest.folder.name == steps[-1]
+    made: Any = Checkpoints.__new__(Checkpoints)  # its folder alone: a whole one needs ranks
+    made.folder, made.settings = tmp_path, Checkpointing(keep=2)
+    made.prune()
+    assert [each.name for each in checkpoint_folders(tmp_path)] == steps[1:]
+    assert made.drop(99_999_999)
+    assert not made.drop(100_000_000)
+    assert [each.name for each in checkpoint_folders(tmp_path)] == steps[1:2]
+    common = newest_in_common({"a": set(steps), "b": set(steps[1:])})
+    assert common == steps[-1]

@@ -21,7 +21,7 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, RecSmithError, check_rules
-from recsmith.files import check_schema, decode, encode
+from recsmith.files import by_number, check_schema, decode, encode
 from recsmith.files.remote.paths import RemotePath, StoredFile, remote_path
 from recsmith.files.remote.stores import CutAnswer, client, tried
 
@@ -129,9 +129,10 @@ class FolderStore:
         there = self._objects_with(made)
         before = self.folders()
         others = [each for each in before.values() if each.kind != made.kind]
-        older = [each for each in before.values() if each.kind == made.kind and each.name < made.name]
+        alike = [each for each in before.values() if each.kind == made.kind]
+        older = [each for each in alike if by_number(each.name) < by_number(made.name)]
         kept = [*others, *older[len(older) - min(len(older), keep - 1) :], made]
-        index = Published(folders=tuple(sorted(kept, key=lambda each: each.name)))
+        index = Published(folders=tuple(sorted(kept, key=lambda each: (each.kind, by_number(each.name)))))
         (self.at / INDEX).write_bytes(json.dumps({"schema": SCHEMA, **encode(index)}).encode())
         named, dropped = {each.attempt for each in kept}, {each.attempt for each in before.values()}
         self._remove({name for name in _gone(there, job) | dropped if name not in named})

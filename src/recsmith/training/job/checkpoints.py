@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from recsmith._components import load
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.files import Raw
+from recsmith.files import Raw, by_number
 from recsmith.plans import Plan, save_plan
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.resuming import (
@@ -213,7 +213,7 @@ class Checkpoints:
 
     def drop(self, after: int) -> bool:
         """Remove checkpoints of later steps, which are trained again; whether there were any. Only rank 0 has to."""
-        found = [each for each in self.all() if each.name > step_name(after)]
+        found = [each for each in self.all() if by_number(each.name) > by_number(step_name(after))]
         for each in found:
             shutil.rmtree(each, ignore_errors=True)
         return bool(found)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.files import Raw, decode, encode
+from recsmith.files import Raw, by_number, decode, encode
 from recsmith.files.remote.folders import FolderStore, PublishedFile, PublishedFolder
 from recsmith.training.job.resuming import CHECKPOINTS, checkpoint_folders
 from recsmith.training.run import Run
@@ -77,7 +77,7 @@ def published_note(run: Run) -> list[str]:
         return []
     newest = _newest(FolderStore(run.checkpoint.publish))
     here = [each.name for each in checkpoint_folders(Path(run.output) / CHECKPOINTS)]
-    if newest is None or newest.name <= max(here, default=""):
+    if newest is None or (here and by_number(newest.name) <= by_number(here[-1])):
         return []
     where = run.checkpoint.publish
     return [f"training brings {newest.name} from '{where}' and goes on from there; this dry run has not looked into it"]
@@ -89,8 +89,8 @@ def _brought(store: FolderStore, folder: Path) -> Raw:
     Returns {}.
     """
     newest = _newest(store)
-    here = max((each.name for each in checkpoint_folders(folder)), default="")
-    while newest is not None and newest.name >= here:
+    here = [each.name for each in checkpoint_folders(folder)]
+    while newest is not None and (not here or by_number(newest.name) >= by_number(here[-1])):
         try:
             store.fetch(newest, folder / newest.name)
             break

@@ -21,7 +21,7 @@ from recsmith.adapters.chunk_bytes import RowReader
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, check_rules, too_small
-from recsmith.files import Raw, decode, read_json
+from recsmith.files import Raw, by_number, decode, read_json
 from recsmith.plans import Plan, load_plan
 from recsmith.training.job.sharded import ShardedJob, table_of
 from recsmith.training.random_states import restore_random_states
@@ -250,7 +250,7 @@ def step_name(step: int) -> str:
 
 def checkpoint_folders(folder: Path) -> list[Path]:
     """Folders of the complete checkpoints in a folder, the newest last."""
-    return sorted(folder.glob("step-*[0-9]"))
+    return sorted(folder.glob("step-*[0-9]"), key=lambda each: by_number(each.name))
 
 
 def newest_in(folder: Path) -> Saved | None:

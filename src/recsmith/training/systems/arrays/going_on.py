@@ -6,6 +6,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from recsmith.errors import UsageError
+from recsmith.files import by_number
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints
@@ -71,9 +72,10 @@ def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
         lacks = f"'{without}' has none" if without else "each has others"
         raise UsageError(
             f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
-            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
+            f"{len(found[most]):,} up to {max(found[most], key=by_number)}; train that one as a run of its own, or "
+            "give another output"
         )
-    return max(common, default=None)
+    return max(common, key=by_number, default=None)
 
 
 def checkpoints_of(member: Member, agreement: Agreement) -> Checkpoints:

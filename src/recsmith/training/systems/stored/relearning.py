@@ -17,6 +17,7 @@ from recsmith.embeddings.compression import CompressionRule
 from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
 from recsmith.training.job.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
+from recsmith.training.job.resuming import checkpoint_folders
 from recsmith.training.run import Run, save_run
 from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
@@ -41,7 +42,7 @@ def relearn(run: Run, folder: str | Path, *, on_progress: OnProgress = lambda _:
         And what training and clustering raise.
     """
     target = Path(folder)
-    saved = sorted(Path(run.output, CHECKPOINTS).glob("step-*[0-9]"))
+    saved = checkpoint_folders(Path(run.output, CHECKPOINTS))
     numbers = [n for n, rule in enumerate(run.model.compression) if rule.method == "learned_hash"]
     if not numbers:
         raise UsageError("the run has no learned hash to learn again; docs/compress.md says how to give it one")
