@@ -14,7 +14,17 @@ pytest.importorskip("torchrec")
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.testing.watchers import WatcherContract, seen
-from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training import (
+    Checkpointing,
+    DenseOptimizer,
+    Run,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    train,
+)
 from recsmith.training.job.agreement import Wish
 from recsmith.training.launch.dry_run import described
 from recsmith.training.watchers import Watchers, loss_guard, watcher_of
@@ -304,6 +314,40 @@ def test_each_loss_that_is_not_finite_is_told_with_its_own_step_after_a_roll_bac
         told += [wish.because for wish in (guard.look(at), guard.look(at)) if wish]
         guard.leave()
     assert told == ["step 7"] * 2 + ["step 12"] * 2
+
+
+class OnGpu(float):
+    """A loss that says of itself that it is on a GPU."""
+
+    is_cuda = True
+
+
+def on_gpu(step: int, folder: Path, loss: float) -> Seen:
+    """A step of a job on a GPU."""
+    here: Any = seen(step, folder)
+    return replace(here, outcome=replace(here.outcome, loss=OnGpu(loss)))
+
+
+def test_on_a_gpu_no_state_is_saved_before_its_loss_was_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_guard, "keep", lambda step, *_: f"step {step}")  # pyright: ignore
+    guard, broken = LossGuard(then="roll_back"), on_gpu(2, tmp_path, float("nan"))
+    assert [guard.look(each) for each in (on_gpu(1, tmp_path, 0.5), broken)] == [None, None]  # one step late
+    assert guard.look_before_saving(broken) == Wish("roll_back", "step 2")
+    assert guard.look(on_gpu(3, tmp_path, float("nan"))) == Wish("roll_back", "step 2")
+    guard.leave()
+    assert guard.look(on_gpu(1, tmp_path, 0.5)) is None  # of a job that went back
+
+
+def test_no_model_is_made_whose_last_loss_is_not_finite(tmp_path: Path) -> None:
+    rates = RunOptimizers(
+        dense=DenseOptimizer(name="sgd", learning_rate=1e30), sparse=SparseOptimizer(learning_rate=1e30)
+    )
+    guard = {"name": "loss_guard", "then": "roll_back"}
+    with pytest.raises(RecSmithError, match=r"the loss of step [1-5] is not finite; its batch is in"):
+        train(a_run(tmp_path / "out", guard, ranks=1, steps=5, optimizers=rates))
+    assert not (tmp_path / "out/model").exists()
 
 
 def test_what_is_refreshed_after_an_evaluation_is_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Detects a loss that is not finite, on its rank, ends training on all ranks, and keeps the batch for inspection."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,7 @@ class LossGuard(Watcher):
 
     On a GPU it checks a step when the next one has begun, so that no step waits for the device; before the state is
     saved, and at the end, it checks the newest one. then: fail ends training; roll_back continues from the newest
-    checkpoint instead.
+    checkpoint instead, but fails at the end of training, where no step is left in which the loss could recover.
     """
 
     def __init__(self, *, then: Literal["fail", "roll_back"] = "fail") -> None:
@@ -37,8 +38,9 @@ class LossGuard(Watcher):
         return self._checked(self._newest, seen.job.output)
 
     def look_at_end(self, seen: Seen) -> Wish | None:
-        """Check the loss of the last step."""
-        return self._checked(self._newest, seen.job.output)
+        """Check the loss of the last step; without another step to come, training fails."""
+        wish = self._checked(self._newest, seen.job.output)
+        return wish and replace(wish, what="diverged")
 
     def leave(self) -> None:
         """Forget the newest step, which is trained again or was checked, and the batch of an earlier roll-back."""
