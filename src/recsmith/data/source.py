@@ -49,18 +49,18 @@ class SampleBlock:
         at = int(valid.argmin())
         said = f"sample {int(samples.sample_ids[at]):,} is corrupt"
         said = next((f"{said}, one of: {cause}" for cause, mask in faults.items() if mask[at]), said)
-        told = self.first_corrupt if rows[at] == self.valid.argmin() else said
-        return SampleBlock(samples=samples, valid=valid, first_corrupt=told, faults=faults)
+        first = self.first_corrupt if rows[at] == self.valid.argmin() else said
+        return SampleBlock(samples=samples, valid=valid, first_corrupt=first, faults=faults)
 
     def marked(self, faults: dict[str, Bools], said: str) -> "SampleBlock":
         """The block with more corrupt rows, by what is wrong with them (n,). said: what is wrong with their first."""
         before = np.ones(len(self.samples), np.bool_) if self.valid is None else self.valid
         wrong: Bools = np.logical_or.reduce(list(faults.values()))
-        told = not before[: int(wrong.argmax()) + 1].all()
+        was_corrupt = not before[: int(wrong.argmax()) + 1].all()
         return replace(
             self,
             valid=before & ~wrong,
-            first_corrupt=self.first_corrupt if told else said,
+            first_corrupt=self.first_corrupt if was_corrupt else said,
             faults={**self.faults, **{cause: mask | self.faults.get(cause, False) for cause, mask in faults.items()}},
         )
 

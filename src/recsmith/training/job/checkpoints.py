@@ -60,7 +60,7 @@ class Checkpoints:
         self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of the writing thread
         self._publisher: Any = None
-        self._unpublished: str | None = None  # a line: the store refused a checkpoint, or one failed later
+        self._late_problem: str | None = None  # what happened to a checkpoint after training went on
         self._after = ThreadPoolExecutor(1)  # runs what follows a background checkpoint
         if dist.get_rank() == 0:
             try:
@@ -83,7 +83,7 @@ class Checkpoints:
         In the background, only failures before training goes on can be returned here, and the rest by `finish`.
         """
         if failed := self.finish():
-            self._unpublished = f"the checkpoint before that of step {progress['step']:,} failed: {failed}"
+            self._late_problem = f"the checkpoint before that of step {progress['step']:,} failed: {failed}"
         target = self.folder / step_name(progress["step"])
         partial = target.with_name(target.name + PARTIAL)
         job.rows.flush()
@@ -111,9 +111,9 @@ class Checkpoints:
         """Upload the trained model to the store, if the run asks for it; returns what went wrong, in words."""
         return self._publisher and self._publisher.publish(folder, folder.name, self.agreement.group)
 
-    def unpublished(self) -> str | None:
-        """A line, once, if the store refused a checkpoint that is complete in the folder, or if one failed later."""
-        said, self._unpublished = self._unpublished, None
+    def late_problem(self) -> str | None:
+        """A line, once, if a checkpoint was not published although it is complete here, or failed in the background."""
+        said, self._late_problem = self._late_problem, None
         return said
 
     def _publish(self, partial: Path, group: Any) -> None:
@@ -123,7 +123,7 @@ class Checkpoints:
         name = partial.name.removesuffix(PARTIAL)
         if problem := self._publisher.publish(partial, name, group):
             step = int(name.removeprefix("step-"))
-            self._unpublished = (
+            self._late_problem = (
                 f"the checkpoint of step {step:,} was not published: it is in '{self.folder}' alone, for {problem}"
             )
 

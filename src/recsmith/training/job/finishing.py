@@ -34,8 +34,8 @@ def _finished(job: TrainingJob, *, ended: bool, test: Scores | None) -> Raw:
     problem = job.checkpoints.finish()
     if problem:
         log.say({"note": f"the last checkpoint failed: {problem}"})
-    if unpublished := job.checkpoints.unpublished():
-        log.say({"note": unpublished})
+    if late := job.checkpoints.late_problem():
+        log.say({"note": late})
     corrupt = over_ranks(progress.corrupt, dist.ReduceOp.SUM)
     result: Raw = {
         "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),

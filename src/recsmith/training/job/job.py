@@ -102,14 +102,14 @@ def save(job: TrainingJob) -> None:
     with STEPS.standing(), random_kept():
         job.sharded.replicas.meet()
         problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
-    seconds, unpublished = time.perf_counter() - begun, job.checkpoints.unpublished()
-    wrong = {"problem": problem or unpublished} if problem or unpublished else {}
+    seconds, late = time.perf_counter() - begun, job.checkpoints.late_problem()
+    wrong = {"problem": problem or late} if problem or late else {}
     log.write("checkpoint", {"step": progress.step, "seconds": seconds, **wrong})
     progress.saved = progress.saved if problem else progress.step
     if problem:
         log.say({"note": f"no checkpoint of step {progress.step:,}: {problem}; training goes on, older ones stay"})
-    if unpublished:
-        log.say({"note": unpublished})
+    if late:
+        log.say({"note": late})
 
 
 def kept_progress(job: TrainingJob) -> Raw:

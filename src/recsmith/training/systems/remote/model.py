@@ -134,8 +134,8 @@ class RemoteCheckpoints:
     def publish_model(self, _: Path) -> None:
         """Do nothing: a run with servers refuses `checkpoint.publish`."""
 
-    def unpublished(self) -> None:
-        """Nothing, for the same reason."""
+    def late_problem(self) -> None:
+        """Nothing: `save` returns after the servers have written, and nothing is published."""
 
     def poll(self) -> None:
         """Do nothing: `save` returns after the servers have written."""
